@@ -17,7 +17,7 @@ function(zenflow_fuzz name)
   target_compile_definitions(${name}_replay PRIVATE ZENFLOW_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name}_replay PRIVATE ${arg_LINK} fuzz_replay_main zenflow::warnings)
   add_test(NAME fuzz/${name}_replay COMMAND ${name}_replay ${corpus} ${arg_MUTATIONS})
-  set_tests_properties(fuzz/${name}_replay PROPERTIES LABELS fuzz TIMEOUT 120)
+  set_tests_properties(fuzz/${name}_replay PROPERTIES LABELS fuzz TIMEOUT 300)
   zenflow_label(${name}_replay fuzz)
 
   if(NOT ZENFLOW_FUZZ)
@@ -37,7 +37,7 @@ function(zenflow_fuzz name)
   file(GLOB seeds CONFIGURE_DEPENDS ${corpus}/*)
   list(JOIN seeds "," seeds)
   add_test(NAME fuzz/${name}
-           COMMAND ${name} -runs=20000 -seed=1 -max_len=4096 -timeout=20 -print_final_stats=1
+           COMMAND ${name} -runs=20000 -seed=1 -max_len=4096 -timeout=60 -print_final_stats=1
                    -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/${name}- -seed_inputs=${seeds})
   set_tests_properties(fuzz/${name} PROPERTIES LABELS fuzz TIMEOUT 300)
 endfunction()

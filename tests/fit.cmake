@@ -13,7 +13,7 @@ foreach(scenario llama2_7b_2xh100 llama2_70b_8xh100 llama2_7b_4xa100 mistral_7b_
              -DSCENARIO=${scenario} -DOUTPUT=${CMAKE_CURRENT_BINARY_DIR}/golden/fit)
   set(script -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/fit.cmake)
   add_test(NAME golden/fit_${scenario} COMMAND ${golden} ${script})
-  set_tests_properties(golden/fit_${scenario} PROPERTIES LABELS golden TIMEOUT 60)
+  set_tests_properties(golden/fit_${scenario} PROPERTIES LABELS golden TIMEOUT 300)
   list(APPEND fit_updates COMMAND ${golden} -DUPDATE=ON ${script})
 endforeach()
 add_custom_target(update-fit-goldens ${fit_updates} DEPENDS zenflow-sim VERBATIM)

@@ -64,6 +64,6 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
     add_test(NAME unit/gpu_check_${test}
              COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check/${test}_test.py
                      ${PROJECT_SOURCE_DIR}/script)
-    set_tests_properties(unit/gpu_check_${test} PROPERTIES LABELS unit TIMEOUT 120)
+    set_tests_properties(unit/gpu_check_${test} PROPERTIES LABELS unit TIMEOUT 300)
   endforeach()
 endif()

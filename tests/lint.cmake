@@ -7,7 +7,7 @@ find_program(ZENFLOW_CLANG_FORMAT NAMES clang-format-14 clang-format)
 
 function(zenflow_lint name)
   add_test(NAME lint/${name} COMMAND ${ARGN})
-  set_tests_properties(lint/${name} PROPERTIES LABELS lint TIMEOUT 120 SKIP_RETURN_CODE 77)
+  set_tests_properties(lint/${name} PROPERTIES LABELS lint TIMEOUT 300 SKIP_RETURN_CODE 77)
 endfunction()
 
 set(lint ${CMAKE_CURRENT_SOURCE_DIR}/lint)

@@ -49,5 +49,5 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
   add_test(NAME unit/closed_loop
            COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/closed_loop/closed_loop_test.py
                    ${PROJECT_SOURCE_DIR}/script)
-  set_tests_properties(unit/closed_loop PROPERTIES LABELS unit TIMEOUT 120)
+  set_tests_properties(unit/closed_loop PROPERTIES LABELS unit TIMEOUT 300)
 endif()

@@ -37,14 +37,14 @@ foreach(folder IN ITEMS a:1 b:1 c:2)
            COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/script/toy-glue
                    ${ZENFLOW_TOY_GLUE}/${name} --seed ${seed} -f)
   set_tests_properties(property/make_toy_glue_${name} PROPERTIES
-                       LABELS property TIMEOUT 60 FIXTURES_SETUP toy_glue)
+                       LABELS property TIMEOUT 300 FIXTURES_SETUP toy_glue)
 endforeach()
 add_test(NAME property/make_toy_glue_noisy
          COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/script/toy-glue ${ZENFLOW_TOY_GLUE}/noisy
                  --plain 20 --disagreement 15 --train 2000 -f)
 set_tests_properties(property/make_toy_glue_noisy PROPERTIES
-                     LABELS property TIMEOUT 60 FIXTURES_SETUP toy_glue)
-zenflow_test_group(toy_glue_test LABEL property TIMEOUT 60 PROPERTIES FIXTURES_REQUIRED toy_glue
+                     LABELS property TIMEOUT 300 FIXTURES_SETUP toy_glue)
+zenflow_test_group(toy_glue_test LABEL property TIMEOUT 300 PROPERTIES FIXTURES_REQUIRED toy_glue
                    SOURCES property/toy_glue_test.cpp LINK zenflow::data)
 target_compile_definitions(toy_glue_test PRIVATE ZENFLOW_TOY_GLUE="${ZENFLOW_TOY_GLUE}")
 

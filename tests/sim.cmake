@@ -42,7 +42,7 @@ if(NOT ZENFLOW_SANITIZE)
   find_program(ZENFLOW_BASH bash REQUIRED)
   add_test(NAME cli/installed_tree COMMAND ${ZENFLOW_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/cli/installed_tree.sh
            ${PROJECT_BINARY_DIR} ${CMAKE_COMMAND})
-  set_tests_properties(cli/installed_tree PROPERTIES LABELS cli TIMEOUT 120)
+  set_tests_properties(cli/installed_tree PROPERTIES LABELS cli TIMEOUT 300)
 endif()
 
 # What the shipped scenarios say, byte for byte. After a change that is meant to change numbers:
@@ -55,17 +55,17 @@ foreach(scenario IN LISTS scenarios)
              -DSCENARIO=${scenario} -DOUTPUT=${CMAKE_CURRENT_BINARY_DIR}/golden)
   set(script -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/golden.cmake)
   add_test(NAME golden/${scenario} COMMAND ${golden} ${script})
-  set_tests_properties(golden/${scenario} PROPERTIES LABELS golden TIMEOUT 120)
+  set_tests_properties(golden/${scenario} PROPERTIES LABELS golden TIMEOUT 300)
   list(APPEND golden_updates COMMAND ${golden} -DUPDATE=ON ${script})
 endforeach()
 add_test(NAME golden/readme COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:zenflow-sim>
          -DSOURCE=${PROJECT_SOURCE_DIR} -P ${CMAKE_CURRENT_SOURCE_DIR}/golden/readme.cmake)
-set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 60)
+set_tests_properties(golden/readme PROPERTIES LABELS golden TIMEOUT 300)
 if(NOT ZENFLOW_SANITIZE)
   find_program(ZENFLOW_BASH bash REQUIRED)
   add_test(NAME golden/start_page COMMAND ${ZENFLOW_BASH} ${CMAKE_CURRENT_SOURCE_DIR}/golden/start_page.sh
            ${PROJECT_SOURCE_DIR} $<TARGET_FILE_DIR:zenflow-sim>)
-  set_tests_properties(golden/start_page PROPERTIES LABELS golden TIMEOUT 60)
+  set_tests_properties(golden/start_page PROPERTIES LABELS golden TIMEOUT 300)
 endif()
 # docs/scaling.md is what script/scaling makes of its text and today's simulations.
 find_package(Python3 3.10 COMPONENTS Interpreter)
@@ -84,7 +84,7 @@ if(NOT ZENFLOW_SANITIZE)  # a slower program says other things in between
   add_test(NAME cli/one_line
            COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/terminal/one_line_test.py
                    $<TARGET_FILE:zenflow-sim>)
-  set_tests_properties(cli/one_line PROPERTIES LABELS cli TIMEOUT 120)
+  set_tests_properties(cli/one_line PROPERTIES LABELS cli TIMEOUT 300)
 endif()
 if(ZENFLOW_HAVE_CHARTS)
   zenflow_test_group(page_cli_test LABEL cli

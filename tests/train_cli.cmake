@@ -42,7 +42,7 @@ if(NOT ZENFLOW_SANITIZE)
   add_test(NAME cli/progress
            COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/terminal/progress_test.py
                    $<TARGET_FILE:zenflow-train>)
-  set_tests_properties(cli/tokenize cli/progress PROPERTIES LABELS cli TIMEOUT 60)
+  set_tests_properties(cli/tokenize cli/progress PROPERTIES LABELS cli TIMEOUT 300)
 endif()
 # What a new row of the setup's table brings, its flag included.
 zenflow_test_group(added_knob_test LABEL unit

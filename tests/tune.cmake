@@ -34,5 +34,5 @@ if(Python3_FOUND AND NOT ZENFLOW_SANITIZE)
   add_test(NAME cli/tuned_step
            COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/tuned_step/tuned_step_test.py
                    ${PROJECT_SOURCE_DIR}/script $<TARGET_FILE:zenflow-train> $<TARGET_FILE:zenflow-tune>)
-  set_tests_properties(cli/tuned_step PROPERTIES LABELS cli TIMEOUT 120)
+  set_tests_properties(cli/tuned_step PROPERTIES LABELS cli TIMEOUT 300)
 endif()

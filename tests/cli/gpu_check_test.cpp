@@ -147,7 +147,7 @@ echo $! >"$GPU_CHECK_PUBLISH/stray.txt"
 figures so_far 1
 echo measured >"$GPU_CHECK_PUBLISH/half.txt"
 while true; do sleep 1000; done)",
-        "5");
+        "20");
   phase("20-after", "true");
   const Outcome outcome = rehearse({"--grace", "1"});
   EXPECT_EQ(outcome.code, 1) << outcome.err;

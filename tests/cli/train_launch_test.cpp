@@ -121,7 +121,10 @@ TEST_F(TrainLaunch, RankZeroIsNoException) {
 
 TEST_F(TrainLaunch, ARankThatStopsAnsweringEndsTheJob) {
   // It is woken up to hear of it: else nobody would wait for it.
-  const std::string stopped = signalled("STOP") + " (sleep 12; kill -CONT $own) &";
+  const std::string stopped =
+      signalled("STOP") +
+      " (while kill -0 $own && ! grep -q 'has not answered' .stderr; do sleep 0.05; done; "
+      "kill -CONT $own) 2>/dev/null &";
   const Outcome outcome = launch({{endless()}, {endless(), stopped}});
   EXPECT_NE(outcome.code, 0);
   EXPECT_THAT(outcome.err, HasSubstr("rank 1 has not answered for 5 s (--rank-timeout)"));

@@ -21,7 +21,7 @@ constexpr const char* kInForward = "forward 19";    // of step 5
 constexpr const char* kInBackward = "backward 18";  // of step 5
 constexpr const char* kInUpdate = "update 12";      // of the second window, before checkpoint 4
 constexpr const char* kInSaving = "rename 3";       // a file of checkpoint 6 gets its name
-constexpr auto kLimit = std::chrono::seconds(30);
+constexpr auto kLimit = std::chrono::seconds(120);
 
 class TrainRankFaults : public RankProgram {
  protected:

@@ -205,13 +205,12 @@ TEST_P(TrainSignal, EndsARunThatWaitsForTheLink) {
 
 /// Ctrl-Z, or a batch system: it is stopped between two steps, goes on, and nothing is different.
 TEST_F(TrainResume, IsSuspendedBetweenStepsAndGoesOn) {
-  constexpr int kSteps = 2000;
-  run_in_one_go(kZenFlow, kSteps);
+  const Arguments settings = kZenFlow + Arguments{"--checkpoint", "ck"};
   Surroundings surroundings = around();
   surroundings.own_process_group = true;
-  RunningProgram program(Arguments{ZENFLOW_TRAIN} + basic() + kZenFlow + steps(kSteps) +
-                             Arguments{"-v", "--json", "--save-weights", "w.safetensors"},
-                         surroundings);
+  RunningProgram program(
+      Arguments{ZENFLOW_TRAIN} + basic() + settings + steps(1 << 30) + Arguments{"-v"},
+      surroundings);
   ASSERT_TRUE(program.wait_until([&] { return program.blocks(SIGTSTP); }));
   for (int i = 0; i < 3; ++i) {
     program.send(SIGTSTP);
@@ -222,9 +221,14 @@ TEST_F(TrainResume, IsSuspendedBetweenStepsAndGoesOn) {
     EXPECT_EQ(content(".stderr"), said);
     program.send(SIGCONT);
   }
+  program.send(SIGTERM);
   const Outcome outcome = program.wait();
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  expect_as_in_one_go(json::parse(outcome.out)["results"][0], "w.safetensors");
+  ASSERT_EQ(outcome.code, 143) << outcome.err;
+  const int done = newest("ck");
+  run_in_one_go(kZenFlow, done + 5);
+  const json resumed = result(basic() + settings + steps(done + 5) +
+                              Arguments{"--resume", "--save-weights", "w.safetensors"});
+  expect_as_in_one_go(resumed, "w.safetensors");
 }
 
 /// As nohup has it with its signal: what is ignored stays so.

@@ -346,6 +346,8 @@ if of("--update-interval") == "auto":
     tuned = os.environ["STUB_TUNER"] == "good"
     k0, windows = float(of("--topk-ratio")), []
     k1 = float(of("--topk-range", f"{k0}:{k0}").split(":")[0])
+    while signal.SIGTSTP not in signal.sigpending():  # as each training is at its start
+        time.sleep(2e-4)
     while done < steps:
         k, s = (k1, 5) if tuned and len(windows) >= 3 else (k0, 1)
         windows.append({"window": len(windows), "first_step": done, "update_interval": s,

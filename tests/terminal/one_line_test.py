@@ -7,7 +7,6 @@ import fcntl
 import os
 import pathlib
 import pty
-import re
 import struct
 import subprocess
 import sys
@@ -17,8 +16,11 @@ import unittest
 
 SIM = pathlib.Path(sys.argv.pop(1)).absolute()
 JOB = ["--model", "gpt2", "--gpu", "H100 SXM", "--sequence-length", "256"]
-SWEEP = ["sweep", *JOB, "--vary", "training.micro_batch_size_per_gpu=" + ",".join(map(str, range(1, 49))),
-         "--vary", "training.gradient_accumulation_steps=1,2,3,4"]
+
+
+def sweep(points):
+    return ["sweep", *JOB, "--vary", "training.micro_batch_size_per_gpu=" + ",".join(map(str, range(1, points // 4 + 1))),
+            "--vary", "training.gradient_accumulation_steps=1,2,3,4"]
 
 
 def said(width, *arguments, files=None, **environment):
@@ -49,17 +51,26 @@ def rewritten(text):
     return [line.split("\r")[0] for line in text.split("\r\x1b[K")[1:]]
 
 
+def rewritten_in_sweep(width):
+    """The lines of a sweep that takes long enough to have one, on however fast a machine, and its number of points."""
+    points = 192
+    while len(lines := rewritten(said(width, *sweep(points)))) < 2:
+        points *= 4
+        assert points < 100_000, "no line in a sweep of 50,000 points"
+    return lines, points
+
+
 class Terminal(unittest.TestCase):
     def test_the_line_fits_and_says_what_is_left(self):
-        lines = rewritten(said(80, *SWEEP))
-        self.assertTrue([line for line in lines if re.fullmatch(r"\d+ of 192, \d+:\d\d left", line)], lines)
+        lines, points = rewritten_in_sweep(80)
+        for line in lines[:-1]:
+            self.assertRegex(line, rf"^\d+ of {points}, \d+:\d\d left$")
         self.assertNotIn(" left", lines[-1])  # what is printed in the end stands on a line of its own
-        narrow = rewritten(said(12, *SWEEP))
-        self.assertTrue(narrow[:-1])
+        narrow, _ = rewritten_in_sweep(12)
         self.assertLessEqual(max(map(len, narrow[:-1])), 11)
 
     def test_quiet_has_none(self):
-        self.assertEqual(rewritten(said(80, *SWEEP, "--quiet")), [])
+        self.assertEqual(rewritten(said(80, *sweep(3072), "--quiet")), [])
 
     def test_colours(self):
         self.assertIn("\x1b[1m", said(80, "check", *JOB))

@@ -228,9 +228,15 @@ TEST_F(CudaDeviceTest, StreamsSayWhatTheyDidAndWaitedFor) {
   start({});
   const auto compute = device->make_stream("compute");
   const auto copies = device->make_stream("d2h");
-  run_on(*compute, Operation::kProbe, [] { std::this_thread::sleep_for(5ms); });
+  std::atomic<bool> is_waited_for = false;
+  run_on(*compute, Operation::kProbe, [&] {
+    is_waited_for.wait(false);
+    std::this_thread::sleep_for(5ms);
+  });
   copies->wait(compute->record(), WaitCause::kCompute);
   run_on(*copies, Operation::kProbe, [] {});
+  is_waited_for = true;
+  is_waited_for.notify_one();
   for (int i = 0; i < 2; ++i) {
     copies->record().wait();
     compute->record().wait();

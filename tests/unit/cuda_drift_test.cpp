@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing;
 
-constexpr std::int64_t kMostSteps = 400;
+constexpr std::int64_t kMostSteps = 4000;
 
 /// The next event of a kind, from this one on; the end if there is none.
 template <class Iterator>

@@ -124,13 +124,15 @@ TEST_F(CudaRecording, PlacesThemOnTheHostsClock) {
 
 TEST_F(CudaRecording, StreamsShareOneClock) {
   record();
-  std::atomic<Clock::time_point> first{};
+  std::atomic<bool> is_waited_for = false;
   run_on(*compute, Operation::kBackward, [&] {
+    is_waited_for.wait(false);
     std::this_thread::sleep_for(1ms);
-    first = Clock::now();
   });
   down->wait(compute->record(), WaitCause::kCompute);
   copy_down(0);
+  is_waited_for = true;
+  is_waited_for.notify_one();
   down->record().wait();
   device->collect_times();
   // One zero for both: the copy cannot begin before what it waits for has ended.
