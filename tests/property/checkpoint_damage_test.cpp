@@ -16,8 +16,8 @@ namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::bytes_of;
 using testing::error_of;
+using testing::file_content;
 using testing::TemporaryFolder;
 using testing::ToyState;
 
@@ -25,7 +25,7 @@ std::string small_checkpoint(const TemporaryFolder& folder) {
   CheckpointWriter writer(folder / "written", 3);
   ToyState(3, 9).write(writer);
   writer.commit();
-  return bytes_of(folder / "written");
+  return file_content(folder / "written");
 }
 
 /// The message with which a file of these bytes is refused; empty if it is not.

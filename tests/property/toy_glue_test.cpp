@@ -37,9 +37,9 @@ std::vector<std::string> words(const std::string& sentence) {
 
 TEST(ToyGlue, IsTheSameForTheSameSeed) {
   for (const char* name : {"train.tsv", "dev.tsv"}) {
-    const std::string a = testing::bytes_of(kFolder / "a" / name);
-    EXPECT_EQ(a, testing::bytes_of(kFolder / "b" / name));
-    EXPECT_NE(a, testing::bytes_of(kFolder / "c" / name));
+    const std::string a = testing::file_content(kFolder / "a" / name);
+    EXPECT_EQ(a, testing::file_content(kFolder / "b" / name));
+    EXPECT_NE(a, testing::file_content(kFolder / "c" / name));
     EXPECT_LT(a.size(), 300'000U);
   }
 }

@@ -10,7 +10,7 @@
 
 namespace zenflow::testing {
 
-inline std::string bytes_of(const std::filesystem::path& path) {
+inline std::string file_content(const std::filesystem::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();

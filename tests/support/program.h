@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,13 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace zenflow::testing {
+#include "tests/support/file_content.h"
 
-inline std::string file_content(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
+namespace zenflow::testing {
 
 using Arguments = std::vector<std::string>;
 

@@ -84,7 +84,7 @@ TEST(ActivityFile, OfAKilledProcessWhatIsThereIsRead) {
 TEST(ActivityFile, CutAnywhereItIsAFileWithLessOrAnError) {
   const TemporaryFolder folder;
   write(folder / "a", sample());
-  const std::string whole = testing::bytes_of(folder / "a");
+  const std::string whole = testing::file_content(folder / "a");
   std::size_t most = 0;
   for (std::size_t length = 0; length < whole.size(); ++length) {
     folder.write("cut", whole.substr(0, length));
@@ -138,7 +138,7 @@ TEST(ActivityFile, ContradictionsAreErrors) {
 TEST(ActivityFile, NumbersHaveToFit) {
   const TemporaryFolder folder;
   write(folder / "a", sample());
-  std::string text = testing::bytes_of(folder / "a");
+  std::string text = testing::file_content(folder / "a");
   const std::size_t at = text.find("4711");
   ASSERT_NE(at, std::string::npos);
   for (const char* number : {"-711", "47.1", "47e9"}) {
@@ -155,7 +155,7 @@ TEST(ActivityFile, DoesNotReplaceAFile) {
   folder.write("there", "precious");
   EXPECT_THAT(error_of([&] { ActivityFileWriter file(folder / "there"); }).second,
               HasSubstr("cannot create: File exists"));
-  EXPECT_EQ(testing::bytes_of(folder / "there"), "precious");
+  EXPECT_EQ(testing::file_content(folder / "there"), "precious");
 }
 
 }  // namespace

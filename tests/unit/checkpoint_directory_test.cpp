@@ -37,7 +37,7 @@ void save_each(CheckpointDirectory& directory, std::uint64_t first, std::uint64_
 }
 
 void flip_a_bit(const fs::path& path, std::size_t position) {
-  std::string bytes = testing::bytes_of(path);
+  std::string bytes = testing::file_content(path);
   bytes[position] = static_cast<char>(bytes[position] ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;
 }

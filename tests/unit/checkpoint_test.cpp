@@ -16,9 +16,9 @@
 namespace zenflow::runtime {
 namespace {
 
-using testing::bytes_of;
 using ::testing::ElementsAre;
 using testing::error_of;
+using testing::file_content;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::TemporaryFolder;
@@ -96,7 +96,7 @@ TEST(Checkpoint, HasTheBytesOfTheDocumentation) {
   writer.add_text("note", "\xC3\xA9");
   writer.add("none", std::span<const std::uint64_t>(), {0, 3});
   writer.commit();
-  EXPECT_EQ(bytes_of(folder / "x"), expected.bytes());
+  EXPECT_EQ(file_content(folder / "x"), expected.bytes());
   EXPECT_EQ(message_of(expected), "");
 }
 
@@ -133,7 +133,7 @@ TEST(Checkpoint, TakesASectionInPieces) {
   pieces.append(std::as_bytes(std::span(values).subspan(1)));
   pieces.end();
   pieces.commit();
-  EXPECT_EQ(bytes_of(folder / "pieces"), bytes_of(folder / "whole"));
+  EXPECT_EQ(file_content(folder / "pieces"), file_content(folder / "whole"));
 }
 
 TEST(Checkpoint, GivesWhatWasAskedForOrSaysWhatItHas) {
@@ -265,7 +265,7 @@ TEST(CheckpointWriter, LeavesNothingIfItIsNotCommitted) {
   folder.write("x", "before");
   { CheckpointWriter(folder / "x", 1).add_value("a", 1.0F); }
   EXPECT_THAT(testing::names_in(folder.path()), ElementsAre("x"));
-  EXPECT_EQ(bytes_of(folder / "x"), "before");
+  EXPECT_EQ(file_content(folder / "x"), "before");
 }
 
 }  // namespace

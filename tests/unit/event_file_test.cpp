@@ -32,7 +32,7 @@ TEST(EventFile, IsReadAsItWasWritten) {
   file.add(300, std::vector<Scalar>{{std::string(200, 't'), 4}});
   file.flush();
   EXPECT_THAT(file.path().filename().string(), ::testing::StartsWith("events.out.tfevents."));
-  const EventsRead read = read_events(zenflow::testing::bytes_of(file.path()));
+  const EventsRead read = read_events(zenflow::testing::file_content(file.path()));
   EXPECT_EQ(read.version, "brain.Event:2");
   EXPECT_THAT(read.starts, ElementsAre());
   ASSERT_EQ(read.scalars.size(), 3U);
@@ -48,7 +48,7 @@ TEST(EventFile, IsReadAsItWasWritten) {
 TEST(EventFile, OfAResumedRunSaysWhereItGoesOn) {
   const zenflow::testing::TemporaryFolder folder;
   const EventFile file(folder.path(), 12);
-  EXPECT_THAT(read_events(zenflow::testing::bytes_of(file.path())).starts, ElementsAre(13));
+  EXPECT_THAT(read_events(zenflow::testing::file_content(file.path())).starts, ElementsAre(13));
 }
 
 /// TensorBoard reads a folder's files in the order of their names.

@@ -21,9 +21,9 @@ namespace zenflow::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::bytes_of;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using testing::file_content;
 using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
@@ -73,7 +73,7 @@ TEST(TokenFile, HasTheBytesOfTheDocumentation) {
     return crc32(0, std::as_bytes(std::span(text)));
   };
   const std::string covered = head + little_endian(crc_of(tokens));
-  EXPECT_EQ(bytes_of(folder / "x.bin"), covered + little_endian(crc_of(covered)) + tokens);
+  EXPECT_EQ(file_content(folder / "x.bin"), covered + little_endian(crc_of(covered)) + tokens);
 }
 
 TEST(TokenFile, IsReadBackInBothWidths) {
@@ -114,7 +114,7 @@ TEST(TokenFile, WithIdsBeyondTheVocabularyIsRefusedByPosition) {
 TEST(TokenFile, WithIdsFrom2To31OnIsRefused) {
   const TemporaryFolder folder;
   write_token_file(folder / "x.bin", std::vector<std::int32_t>{5, 6}, 4, false);
-  std::string bytes = bytes_of(folder / "x.bin");
+  std::string bytes = file_content(folder / "x.bin");
   bytes.back() = '\x80';
   const auto seal = [&bytes](std::size_t at, std::uint32_t crc) {
     bytes.replace(at, sizeof crc, reinterpret_cast<const char*>(&crc), sizeof crc);
@@ -149,7 +149,7 @@ TEST(TokenFile, ThatIsTextOrOfAnotherVersionIsRefused) {
 TEST(TokenFile, DamagedAnywhereIsRefused) {
   const TemporaryFolder folder;
   write_token_file(folder / "x.bin", std::vector<std::int32_t>{1, 2, 3}, 2, false);
-  const std::string whole = bytes_of(folder / "x.bin");
+  const std::string whole = file_content(folder / "x.bin");
   for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));

@@ -82,7 +82,7 @@ TEST(ImportanceLog, WritesOneRowAMatrixAndStep) {
   log.add(1, 0, "w", std::vector<float>{1, 0, 2, 0}, 0.5);   // top: 0 and 2
   log.add(1, 3, "v", std::vector<float>{0, 0}, 0);
   log.close();
-  EXPECT_EQ(zenflow::testing::bytes_of(path),
+  EXPECT_EQ(zenflow::testing::file_content(path),
             "step,parameter,columns,top_1_percent,top_5_percent,top_10_percent,same_as_before,"
             "selected\n"
             "0,w,4,0.6667,0.6667,0.6667,,0.7500\n"
