@@ -5,6 +5,11 @@
 
 namespace zenflow {
 
+bool contains_any(std::string_view text, std::span<const std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view part) { return text.find(part) != text.npos; });
+}
+
 std::size_t utf8_length(std::string_view rest) {
   const auto byte = [&rest](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
   const unsigned lead = byte(0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@ namespace zenflow {
 
 /// Without any of `blanks` around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
+
+/// Whether any of `parts` stands in it, in the same case.
+[[nodiscard]] bool contains_any(std::string_view text, std::span<const std::string_view> parts);
 
 /// Bytes of the UTF-8 sequence that `rest` starts with; 0 if it is not one. Precondition: not
 /// empty.

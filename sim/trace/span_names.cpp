@@ -4,17 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != text.npos;
-}
-
-bool contains_any(std::string_view text, const auto& parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](std::string_view part) { return contains(text, part); });
-}
 
 /// Whatever the case of its letters; `word` has small ones.
 bool contains_word(std::string_view text, std::string_view word) {
@@ -119,7 +112,7 @@ CopyName copy_name(std::string_view name) {
   const std::size_t open = name.find('(');
   const std::string_view title = name.substr(0, open);
   for (const auto& [word, direction] : kDirections) {
-    if (!contains(title, word)) continue;
+    if (title.find(word) == title.npos) continue;
     copy.direction = direction;
     break;
   }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
 #include "sim/calibrate/trace/clock_tick.h"
 #include "sim/calibrate/trace/trace_work.h"
 #include "sim/cost/gpu_cost.h"
@@ -22,10 +23,10 @@ constexpr double kSurelyTiny = 1e5;
 constexpr double kSurelyMemory = 64.0 * (1 << 20);
 constexpr double kLeastSeconds = 1e-9;
 
-bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](std::string_view part) { return text.find(part) != text.npos; });
-}
+// Words in names of kernels of cuBLAS and CUTLASS.
+constexpr std::array<std::string_view, 2> kSplitSums = {"splitKreduce", "splitK_reduce"};
+constexpr std::array<std::string_view, 3> kUnaligned = {"align1", "align2", "align4"};
+constexpr std::array<std::string_view, 2> kTf32 = {"tf32", "1688"};
 
 enum class KernelClass : std::uint8_t { kProduct, kAttention, kOther };
 constexpr std::size_t kKernelClasses = 3;
@@ -226,7 +227,7 @@ class ShapedKernels {
     const KernelClass kernel = class_of_kernel(name);
     if (work->kind == OperationKind::kProduct) {
       // The second kernel of a product that was split belongs to the first.
-      if (has_any(name, {"splitKreduce", "splitK_reduce"})) {
+      if (contains_any(name, kSplitSums)) {
         if (last_ == detail && !found.empty()) {
           found.back().seconds += seconds_of(span);
           found.back().parts += 1;
@@ -237,18 +238,18 @@ class ShapedKernels {
       if (kernel != KernelClass::kProduct) return;
       // Which of the dimensions are lengths of rows depends on what is transposed; CUTLASS says by
       // how many elements it reads.
-      if (has_any(name, {"align1", "align2", "align4"})) {
+      if (contains_any(name, kUnaligned)) {
         ++unaligned;
         return;
       }
-      if (has_any(name, {"tf32", "1688"}) && work->dtype == DType::kFp32) {
+      if (contains_any(name, kTf32) && work->dtype == DType::kFp32) {
         ++tf32;
         return;
       }
     }
     if (work->kind == OperationKind::kAttention && kernel != KernelClass::kAttention) return;
     if (work->kind == OperationKind::kElementWise) {
-      if (!has_any(name, {"elementwise"})) return;
+      if (name.find("elementwise") == name.npos) return;
       if (work->bytes > kSurelyTiny && work->bytes < kSurelyMemory) {
         ++cached;
         return;

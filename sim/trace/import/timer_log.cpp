@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/median.h"
+#include "sim/base/text.h"
 
 namespace zenflow::sim {
 
@@ -30,11 +31,6 @@ constexpr std::array<std::string_view, 6> kEvaluations = {
 constexpr std::array<std::string_view, 7> kSavings = {
     "saving checkpoint", "saved checkpoint", "saving model",  "saving the model",
     "checkpoint saved",  "model saved",      "[torch] saving"};
-
-bool has_any(std::string_view text, const auto& words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return text.find(word) != text.npos; });
-}
 
 }  // namespace
 
@@ -100,7 +96,7 @@ Besides said_besides(std::string_view line) {
   if (line.find("....") != line.npos || line.find("\":") != line.npos) return {};
   std::string small(line);
   for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return {has_any(small, kEvaluations), has_any(small, kSavings)};
+  return {contains_any(small, kEvaluations), contains_any(small, kSavings)};
 }
 
 std::string UsualSteps::text() const {
