@@ -1,5 +1,7 @@
 #include "runtime/data/sample_order.h"
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -20,6 +22,19 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) {
+  return mix(mix(seed) + epoch);
+}
+
+/// `count`, if there are samples and a rank of this number to take them.
+std::uint64_t checked(std::uint64_t count, std::uint64_t rank, std::uint64_t ranks) {
+  if (count == 0) throw Error(ErrorKind::kInput, "no training samples");
+  if (rank >= ranks) {
+    throw Error(ErrorKind::kInput, fmt::format("there is no rank {} of {}", rank, ranks));
+  }
+  return count;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n) {
@@ -30,13 +45,9 @@ std::optional<std::uint64_t> uniform_remainder(std::uint64_t x, std::uint64_t n)
 
 std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
                                        std::uint64_t epoch) {
-  if (count > std::numeric_limits<std::uint32_t>::max()) {
-    throw Error(ErrorKind::kInput,
-                fmt::format("{} training samples; at most 2^32 - 1 can be shuffled", count));
-  }
   std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0U);
-  std::mt19937_64 random(mix(mix(seed) + epoch));
+  std::mt19937_64 random(key_of(seed, epoch));
   constexpr std::size_t kBetweenQuestions = 1 << 20;
   for (std::size_t i = order.size(); i > 1; --i) {
     if (i % kBetweenQuestions == 0) throw_if_stopped();
@@ -48,15 +59,38 @@ std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
   return order;
 }
 
+WalkingCipher::WalkingCipher(std::uint64_t count, std::uint64_t key)
+    : count_(count),
+      key_(key),
+      half_bits_(std::max(1U, (static_cast<unsigned>(std::bit_width(count - 1)) + 1) / 2)) {}
+
+std::uint64_t WalkingCipher::operator[](std::uint64_t index) const {
+  constexpr std::uint64_t kRounds = 8;
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+  do {
+    std::uint64_t left = index >> half_bits_;
+    std::uint64_t right = index & mask;
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      left ^= mix((key_ + round) ^ right) & mask;
+      std::swap(left, right);
+    }
+    index = (left << half_bits_) | right;
+  } while (index >= count_);
+  return index;
+}
+
+EpochOrder::EpochOrder(std::uint64_t count, std::uint64_t seed, std::uint64_t epoch)
+    : epoch_(epoch), cipher_(count, key_of(seed, epoch)) {
+  if (count <= kShuffledSamples) shuffled_ = epoch_order(count, seed, epoch);
+}
+
 SampleStream::SampleStream(std::uint64_t count, std::uint64_t seed, std::uint64_t rank,
                            std::uint64_t ranks)
-    : count_(count), seed_(seed), rank_(rank), ranks_(ranks) {
-  if (count_ == 0) throw Error(ErrorKind::kInput, "no training samples");
-  if (rank_ >= ranks_) {
-    throw Error(ErrorKind::kInput, fmt::format("there is no rank {} of {}", rank_, ranks_));
-  }
-  order_ = epoch_order(count_, seed_, order_epoch_);
-}
+    : count_(checked(count, rank, ranks)),
+      seed_(seed),
+      rank_(rank),
+      ranks_(ranks),
+      order_(count, seed, 0) {}
 
 void SampleStream::seek(DataPosition position) {
   if (position.index >= count_) {
@@ -82,11 +116,8 @@ std::vector<std::uint64_t> SampleStream::next(std::uint64_t samples) {
   DataPosition mine = position_;
   advance(mine, rank_);
   for (std::uint64_t i = 0; i < samples; ++i) {
-    if (mine.epoch != order_epoch_) {
-      order_ = epoch_order(count_, seed_, mine.epoch);
-      order_epoch_ = mine.epoch;
-    }
-    taken.push_back(order_[static_cast<std::size_t>(mine.index)]);
+    if (mine.epoch != order_.epoch()) order_ = EpochOrder(count_, seed_, mine.epoch);
+    taken.push_back(order_[mine.index]);
     advance(mine, ranks_);
   }
   advance(position_, samples * ranks_);

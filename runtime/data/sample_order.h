@@ -16,9 +16,45 @@ namespace zenflow::runtime {
 /// draws x until uniform_remainder(x, n) gives a value. mix is the output function of
 /// SplitMix64 (Steele, Lea, Flood 2014): z = x + 0x9E3779B97F4A7C15;
 /// z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9; z = (z ^ z >> 27) * 0x94D049BB133111EB; z ^ z >> 31.
-/// Throws Error(kInput) from 2^32 samples on.
+/// Precondition: count < 2^32.
 [[nodiscard]] std::vector<std::uint32_t> epoch_order(std::uint64_t count, std::uint64_t seed,
                                                      std::uint64_t epoch);
+
+/// A permutation of [0, count) that is computed element by element: a Feistel network of eight
+/// rounds over the least even number of bits that holds count - 1, whose left half takes
+/// mix(key + round ^ right half) in each round, walked on from what is not below count (Black and
+/// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+class WalkingCipher {
+ public:
+  /// Precondition: 0 < count <= 2^62.
+  WalkingCipher(std::uint64_t count, std::uint64_t key);
+  /// Precondition: index < count.
+  [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const;
+
+ private:
+  std::uint64_t count_;
+  std::uint64_t key_;
+  unsigned half_bits_;
+};
+
+/// In which order an epoch takes its samples: up to kShuffledSamples that of epoch_order, which
+/// costs 4 bytes a sample; of more that of a WalkingCipher with the key that seeds epoch_order.
+class EpochOrder {
+ public:
+  static constexpr std::uint64_t kShuffledSamples = std::uint64_t{1} << 24U;
+  EpochOrder(std::uint64_t count, std::uint64_t seed, std::uint64_t epoch);
+
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  /// Precondition: index < count.
+  [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const {
+    return shuffled_.empty() ? cipher_[index] : shuffled_[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  std::uint64_t epoch_;
+  WalkingCipher cipher_;
+  std::vector<std::uint32_t> shuffled_;
+};
 
 /// How far all ranks together have read: what a checkpoint holds of the data.
 struct DataPosition {
@@ -34,7 +70,7 @@ struct DataPosition {
 /// micro-batch, so a run may go on with others.
 class SampleStream {
  public:
-  /// Throws Error(kInput) if there are no samples or too many, or rank is not below ranks.
+  /// Throws Error(kInput) if there are no samples, or rank is not below ranks.
   SampleStream(std::uint64_t count, std::uint64_t seed, std::uint64_t rank, std::uint64_t ranks);
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
@@ -51,8 +87,7 @@ class SampleStream {
   std::uint64_t rank_;
   std::uint64_t ranks_;
   DataPosition position_;
-  std::uint64_t order_epoch_ = 0;
-  std::vector<std::uint32_t> order_;  // of order_epoch_; empty before it is first needed
+  EpochOrder order_;  // of the epoch of the sample that was taken last
 };
 
 }  // namespace zenflow::runtime
