@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -218,27 +219,36 @@ void check_outputs(const TuneOptions& options) {
   }
 }
 
-/// Before any work: the folder can be written to.
-void prepare_output(const TuneOptions& options) {
-  if (!options.output) return;
-  const fs::path& folder = *options.output;
-  std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    throw Error(ErrorKind::kInput, fmt::format("{}: is no folder", folder.generic_string()));
-  }
-  fs::create_directory(folder, error);
-  if (error) {
+/// The folder of -o. One that was made for it and that nothing was written to is gone in the end.
+class OutputFolder {
+ public:
+  explicit OutputFolder(fs::path folder) : folder_(std::move(folder)) {
+    std::error_code error;
+    if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) {
+      throw Error(ErrorKind::kInput, fmt::format("{}: is no folder", folder_.generic_string()));
+    }
+    is_new_ = fs::create_directory(folder_, error);
+    if (!error) return;
     // Whether or not it was written with a slash at its end.
-    const fs::path parent = (folder / "").parent_path().parent_path();
+    const fs::path parent = (folder_ / "").parent_path().parent_path();
     std::error_code unknown;
     const bool is_parent_missing = !parent.empty() && !fs::exists(parent, unknown);
     throw Error(ErrorKind::kInput,
-                fmt::format("{}: cannot be created: {}", folder.generic_string(),
+                fmt::format("{}: cannot be created: {}", folder_.generic_string(),
                             is_parent_missing ? "there is no folder " + parent.generic_string()
                                               : error.message()));
   }
-  check_outputs(options);
-}
+  ~OutputFolder() {
+    std::error_code is_not_empty;
+    if (is_new_) fs::remove(folder_, is_not_empty);
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+ private:
+  fs::path folder_;
+  bool is_new_ = false;
+};
 
 /// It is part of a shell's command as it stands, so nothing of it is quoted.
 void check_train_command(const std::string& text) {
@@ -357,9 +367,11 @@ int tune(TuneOptions& options) {
                             points, options.max_points));
   }
   sim::Candidates candidates(loaded.request);
-  prepare_output(options);
+  std::optional<OutputFolder> folder;
   std::optional<sim::Study> study;
   if (options.output) {
+    folder.emplace(*options.output);  // before any work
+    check_outputs(options);
     study.emplace(*options.output / "study.sqlite",
                   study_identity(fmt::format("{} build {}", kVersion, program_build()), loaded.tree,
                                  loaded.overrides, loaded.request),

@@ -296,28 +296,29 @@ Study::Study(const std::filesystem::path& path, const std::string& identity,
     : database_(std::make_unique<Database>()), candidates_(&candidates) {
   database_->path = path;
   database_->lock_folder();
-  database_->open();
-  if (answer_to(*database_, "SELECT count(*) FROM sqlite_master") == "0") {
-    create(identity);
-  } else {
-    refuse_other_schema(*database_);
-    refuse_damage(*database_);
-    read(identity);
-    database_->run("COMMIT");
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(path, error);
+  try {
+    open(identity);
+  } catch (const Error&) {
+    database_->close();
+    if (is_new) static_cast<void>(std::filesystem::remove(path, error));
+    throw;
   }
   // A killed process loses nothing that was committed; no wait for the disk at every batch.
   database_->run("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;");
 }
 
-void Study::create(const std::string& identity) {
-  try {
+void Study::open(const std::string& identity) {
+  database_->open();
+  if (answer_to(*database_, "SELECT count(*) FROM sqlite_master") == "0") {
     initialise(*database_, identity);
-  } catch (const Error&) {
-    database_->close();
-    std::error_code error;
-    static_cast<void>(std::filesystem::remove(database_->path, error));
-    throw;
+    return;
   }
+  refuse_other_schema(*database_);
+  refuse_damage(*database_);
+  read(identity);
+  database_->run("COMMIT");
 }
 
 void Study::read(const std::string& identity) {

@@ -39,7 +39,7 @@ class Study final : public EvaluationStore {
   struct Database;  ///< only study.cpp knows it
 
  private:
-  void create(const std::string& identity);
+  void open(const std::string& identity);
   void read(const std::string& identity);
 
   std::unique_ptr<Database> database_;

@@ -597,7 +597,7 @@ TEST_F(Tune, LeavesNothingBehindIfTheDiskIsFull) {
   const Outcome outcome = run_program(arguments, {.folder = folder_.path(), .largest_file = 4096});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("study.sqlite: cannot be written"));
-  EXPECT_EQ(files(), (std::set<std::string>{"out"}));
+  EXPECT_TRUE(files().empty());
 
   ASSERT_EQ(run_program(arguments, {.folder = folder_.path()}).code, 0);
   const std::string before = content("out/summary.txt");

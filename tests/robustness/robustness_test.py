@@ -731,10 +731,12 @@ class FullDisk(Kind):
                 self.add(f"{option} {name}", ("zenflow-sim", "run", scenario, "--schedule",
                                               "deepspeed-zenflow", option, name),
                          largest_file=4096, codes=(1,), says=b"cannot write")
+            self.add("-o made", ("zenflow-tune", scenario, "-q", "--vary", "update_interval=4", "-o", "made"),
+                     largest_file=64, codes=(1, 2))
             for name in ("/dev/full", "/dev/null", "/dev/zero"):
                 self.add(name, ("zenflow-sim", "run", scenario, "--schedule", "gpu-only", "-f",
                                 "--trace", name), codes=(2,), says=b"not a regular file")
-            self.try_all(13)
+            self.try_all(14)
 
 
 def main():
