@@ -1,7 +1,7 @@
 # What pages of --report are made of, as part of the programs: our style and script (sim/page/assets), and Chart.js of
 # the Debian package libjs-chart.js. Without that package everything is built, and --report says what is missing.
 set(ZENFLOW_PAGE_SCRIPTS format.js data.js theme.js timeline.js timeline_input.js memory.js charts.js tables.js
-                         runs.js tuning.js validation.js overview.js explore.js main.js)
+                         runs.js tuning.js validation.js published.js overview.js explore.js main.js)
 find_file(ZENFLOW_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH
           DOC "Chart.js, version 3, in one file")
 find_file(ZENFLOW_CHART_NOTICE copyright PATHS /usr/share/doc/libjs-chart.js NO_DEFAULT_PATH

@@ -46,9 +46,9 @@ int main_program(int argc, char** argv) {
   if (!parse_command_line(app, argc, argv)) return 0;
   options.command = command_text(argc, argv);
   check_validate_options(options);
+  check_report(options.report, options.overwrite, {options.write_profile, options.overlay});
   if (options.published) return report_published(options);
   const std::string date = date_or_today(options.date);
-  check_report(options.report, options.overwrite, {options.write_profile, options.overlay});
   options.shows_overlay = options.report.has_value();
   // Before hours of work whose result would be lost.
   for (const auto* file : {&options.write_profile, &options.overlay}) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/file_content.h"
 #include "tests/support/program.h"
 #include "tests/support/small_scenario.h"
 #include "tests/support/temporary_folder.h"
@@ -257,6 +258,17 @@ TEST_F(PublishedRuns, ThoseThatShipAreFoundFromAnywhere) {
   EXPECT_FALSE(document["rows"].empty());
   EXPECT_GT(document["summary"]["judged"], 0);
   EXPECT_THAT(published({}).out, HasSubstr("Records, not simulated:"));
+}
+
+TEST_F(PublishedRuns, HaveAPage) {
+  const Outcome outcome = published({"--report", "page.html", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string page = file_content(folder_ / "page.html");
+  EXPECT_THAT(page, HasSubstr("\"kind\":\"published\""));
+  const auto row = nlohmann::json::parse(outcome.out)["rows"][0];
+  EXPECT_THAT(page, HasSubstr(row["id"].get<std::string>()));
+  EXPECT_EQ(published({"--report", "page.html"}).code, 2) << "it is there already";
+  EXPECT_EQ(published({"--report", "page.html", "-f", "-q"}).err, "");
 }
 
 TEST_F(PublishedRuns, OwnRowsAreJudgedByTheLimitsThatAreGiven) {

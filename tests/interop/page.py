@@ -1,7 +1,7 @@
 """Opens the pages of --report in Chromium, without a window, as a reader would.
 
   page.py PROGRAMS [--screenshots FOLDER]
-PROGRAMS is the folder of zenflow-sim and zenflow-tune. Needs Debian's chromium, chromium-driver and
+PROGRAMS is the folder of zenflow-sim, zenflow-tune and zenflow-validate. Needs Debian's chromium, chromium-driver and
 python3-selenium. For each command: no error in the browser's console, nothing asked of any network,
 every number of every table one of the document, no element made of names that look like one; the
 timeline by pointer and keys; themes; paper. Prints how long a page of 100,000 spans takes to open and
@@ -292,6 +292,27 @@ def check_explore(reader, sim):
           f"ms, worst {milliseconds[-1]} ms")
 
 
+def check_published(reader, programs, folder):
+    """Runs of others: no timeline, errors of every kind of group."""
+    page = folder / "published.html"
+    document = make(programs / "zenflow-validate", ["--published"], page)
+    reader.width(1400)
+    reader.open(page, "published")
+    reader.check_tables(document, ["results", "rows"])
+    simulated = sum("not_simulated" not in row for row in document["rows"])
+    shown = len(reader.driver.find_elements(By.CSS_SELECTOR, "#rows table:first-of-type tbody tr"))
+    reader.failures.expect(shown >= simulated, f"published: {shown} of {simulated} rows")
+    reader.shoot("published-light")
+    reader.theme("dark")
+    reader.shoot("published-dark")
+    reader.width(400)
+    over = reader.driver.execute_script("return document.documentElement.scrollWidth")
+    reader.failures.expect(over <= 400, f"published: {over} pixels wide on a screen of 400")
+    reader.print_out("published")
+    reader.check_console()
+    reader.check_network()
+
+
 def check_pages(reader, programs, folder):
     sim = programs / "zenflow-sim"
     pages = {
@@ -338,6 +359,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             reader = Reader(driver, failures, options.screenshots)
             check_pages(reader, options.programs.resolve(), pathlib.Path(folder))
+            check_published(reader, options.programs.resolve(), pathlib.Path(folder))
             check_long(reader, options.programs.resolve() / "zenflow-sim", pathlib.Path(folder))
             check_explore(reader, options.programs.resolve() / "zenflow-sim")
     finally:

@@ -156,8 +156,8 @@ void check_validate_options(const ValidateOptions& o) {
     expect(!compares && o.page.empty() && o.scenario.empty(),
            "--published without SCENARIO, --live, --trace and --write: its rows say all");
     expect(!o.profile && o.set.empty() && o.stall.empty() && o.bytes.empty() &&
-               o.write_profile.empty() && o.overlay.empty() && !o.report,
-           "with --published no more than --json, --tolerance and --worst");
+               o.write_profile.empty() && o.overlay.empty(),
+           "with --published no more than --json, --report, --tolerance and --worst");
     return;
   }
   expect(compares || !o.page.empty(),

@@ -24,6 +24,11 @@ function percentText(share) {
   return (100 * share).toFixed(1) + " %";
 }
 
+/** "+1.2 %": of differences. */
+function signedPercentText(share) {
+  return (share > 0 ? "+" : "") + percentText(share);
+}
+
 /** Nanoseconds for people: "1.234 ms". */
 function timeText(nanoseconds) {
   const size = Math.abs(nanoseconds);

@@ -208,5 +208,5 @@ function addDevices(section, devices) {
 /** What is shown above the timeline, by the kind of the document. */
 const overviews = {
   run: addResults, explore: addResults, compare: addResults, check: addCheck, explain: addExplanations, trace: addTraces, tune: addTuning,
-  validate: addValidation,
+  validate: addValidation, published: addPublished,
 };
