@@ -169,6 +169,16 @@ double largest_tensor(const ModelSpec& model) {
   return largest;
 }
 
+double share_in_tensors_from(const ModelSpec& model, double elements) {
+  double all = 0;
+  double large = 0;
+  for_each_tensor(model, [&](double one) {
+    all += one;
+    if (one >= elements) large += one;
+  });
+  return all > 0 ? large / all : 0;
+}
+
 std::vector<std::vector<double>> tensors_by_rank(const ModelSpec& model, std::int64_t ranks) {
   std::vector<std::vector<double>> tensors(static_cast<std::size_t>(ranks));
   const double part = static_cast<double>(model.trained()) / static_cast<double>(ranks);

@@ -83,6 +83,8 @@ void for_each_tensor(const ModelSpec& model, const std::function<void(double)>& 
 
 /// Elements of the largest tensor.
 [[nodiscard]] double largest_tensor(const ModelSpec& model);
+/// Of the trained parameters, those in tensors of at least so many elements; 0 to 1.
+[[nodiscard]] double share_in_tensors_from(const ModelSpec& model, double elements);
 /// Elements of each tensor that lies wholly or in part in one rank's partition, for each rank: the
 /// model flattened in order and cut into equal parts, as ZeRO stages 1 and 2 do.
 [[nodiscard]] std::vector<std::vector<double>> tensors_by_rank(const ModelSpec& model,

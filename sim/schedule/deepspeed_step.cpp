@@ -22,6 +22,9 @@ constexpr double kNarrowingCast = 1.8;
 /// use (ZenFlow's selection in docs/accuracy/h200, in a virtual machine; without one it is less).
 constexpr Seconds kFirstTouch(2e-6);
 constexpr double kPage = 4096;
+/// The C library takes blocks from so many bytes on from the system each time, and gives them back
+/// (mallopt(3), M_MMAP_THRESHOLD: what it grows to on its own).
+constexpr double kFreshBlock = 32 << 20;
 
 /// What host threads of all ranks pass through memory, on so many of the node's cores; each rank
 /// has an equal part of it.
@@ -41,6 +44,14 @@ double overflow_check_bytes(const Job& job, double b) {
   if (job.has(Change::kReducedOverflowCheck)) return 2 * b;
   const double copy = b < 4 ? b + 4 : 0;
   return copy + (job.has(Change::kElementwiseOverflowCheck) ? 5 + 8 + 5 + 3 + 5 + 4 : 4);
+}
+
+/// What a rank's thread waits for memory while gradients of so many bytes come down tensor by
+/// tensor, each into a block of its own.
+Seconds fresh_memory_time(const Job& job, double bytes) {
+  const double ranks = static_cast<double>(job.scenario.ranks());
+  const double block = kFreshBlock / stage3_gradient_bytes(job) * ranks;
+  return share_in_tensors_from(job.scenario.model, block) * bytes / kPage * kFirstTouch;
 }
 
 /// Of stages 1 and 2, where a window has several micro steps: whether this one's gradients, or
@@ -174,7 +185,8 @@ TaskId DeepSpeedStep::gradients_by_way_of_host(std::size_t c, std::size_t bucket
           ? builder_.copy(c, Operation::kD2H, index, width * elements, {after}, pieces)
           : builder_.pageable_copy(c, Operation::kD2H, index, width * elements, {after}, pieces);
   const auto cores = static_cast<double>(job_.scenario.hardware.host.cores);
-  const Seconds time = Bytes((width + target) * elements) / host_pass_rate(job_, cores);
+  Seconds time = Bytes((width + target) * elements) / host_pass_rate(job_, cores);
+  if (!buffered) time = time + fresh_memory_time(job_, width * elements);
   return builder_.add(builder_.cluster().classes[c].cpu_accumulate, to_picoseconds(time),
                       builder_.label(Operation::kCpuCast, index), {down});
 }
