@@ -2,7 +2,8 @@
 zenflow_test_group(live_tuner_test LABEL unit
   SOURCES unit/live_tuner_test.cpp unit/setting_times_test.cpp
   LINK zenflow::live_tune)
-zenflow_test(live_ratio_test LABEL unit LINK zenflow::live_tune)
+zenflow_test_group(live_ratio_test LABEL unit
+  SOURCES unit/live_ratio_test.cpp unit/rank_tuning_test.cpp LINK zenflow::live_tune)
 # Held against the best of all settings: minutes under the sanitizers, of which preset asan-quick leaves it out.
 zenflow_test_group(live_loop_test LABEL differential TIMEOUT 600
   SOURCES property/live_loop_test.cpp LINK zenflow::live_tune zenflow::report)

@@ -43,6 +43,26 @@ std::vector<GroupSize> group_sizes(const ParameterTable& table, ElementType type
   return sizes;
 }
 
+std::vector<sim::CollectiveSample> exchange_samples(std::span<const double> stays, int ranks,
+                                                    std::span<const GroupSize> groups) {
+  const std::size_t length = stays.size() / static_cast<std::size_t>(ranks);  // of a rank
+  std::vector<sim::CollectiveSample> samples;
+  for (std::size_t i = 0; 2 * i < length; ++i) {
+    double came = stays[2 * i];
+    double left = stays[2 * i + 1];
+    for (std::size_t one = 2 * i + length; one < stays.size(); one += length) {
+      came = std::max(came, stays[one]);
+      left = std::max(left, stays[one + 1]);
+    }
+    const std::size_t at = i % (2 * groups.size());
+    const bool gathers = at < groups.size();
+    const GroupSize& group = groups[gathers ? at : 2 * groups.size() - 1 - at];
+    samples.push_back({gathers ? Operation::kAllGather : Operation::kReduceScatter, group.bytes,
+                       group.tensors, ranks, left - came});
+  }
+  return samples;
+}
+
 RankTuning::RankTuning(RankTuningSettings settings, Communicator& ranks, Recorder& recorder,
                        std::function<void(const TuneEvent&)> on_event)
     : settings_(std::move(settings)), ranks_(ranks), recorder_(recorder) {
@@ -139,22 +159,7 @@ std::vector<sim::CollectiveSample> RankTuning::exchanges(std::int64_t first_step
   std::vector<double> all(count * own.size(), 0.0);
   std::copy(own.begin(), own.end(), all.begin() + static_cast<std::ptrdiff_t>(rank * own.size()));
   ranks_.sum(all);
-  std::vector<sim::CollectiveSample> samples;
-  const std::size_t groups = settings_.groups.size();
-  for (std::size_t i = 0; 2 * i < own.size(); ++i) {
-    double came = all[2 * i];
-    double left = all[2 * i + 1];
-    for (std::size_t r = 1; r < count; ++r) {
-      came = std::max(came, all[r * own.size() + 2 * i]);
-      left = std::max(left, all[r * own.size() + 2 * i + 1]);
-    }
-    // Of each step first the weights, then the gradients, head first.
-    const std::size_t at = i % (2 * groups);
-    const GroupSize& group = settings_.groups[at < groups ? at : 2 * groups - 1 - at];
-    samples.push_back({at < groups ? Operation::kAllGather : Operation::kReduceScatter, group.bytes,
-                       group.tensors, ranks_.size(), left - came});
-  }
-  return samples;
+  return exchange_samples(all, ranks_.size(), settings_.groups);
 }
 
 }  // namespace zenflow::runtime

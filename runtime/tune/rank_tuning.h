@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -25,6 +26,13 @@ struct GroupSize {
 };
 /// Of the groups of parameters, embedding first.
 [[nodiscard]] std::vector<GroupSize> group_sizes(const ParameterTable& table, ElementType type);
+
+/// How long each exchange took, from when the last rank had come until the last one had left.
+/// `stays`: rank after rank when it came to each exchange and when it left, in seconds on one
+/// clock; of each step first the weights of all groups, embedding first, then the gradients, head
+/// first. Precondition: as many of each rank.
+[[nodiscard]] std::vector<sim::CollectiveSample> exchange_samples(
+    std::span<const double> stays, int ranks, std::span<const GroupSize> groups);
 
 struct RankTuningSettings {
   LiveTuningSettings tuning;  ///< the same on every rank; its two questions to ranks are asked here
