@@ -84,6 +84,26 @@ Judgement judge(const Job& job, const Fit& fit, const JobScenario& scenario) {
   return judgement;
 }
 
+/// What a limit misses, as a share of it; not positive: it holds. Of the GPU's memory a part has to
+/// stay free.
+double excess(MemoryLimit limit, const LimitCheck& check) {
+  const double usable = limit == MemoryLimit::kGpu ? 1 - kMemoryMargin : 1;
+  return check.capacity ? check.need / std::max(*check.capacity, 1.0) - usable : -1;
+}
+
+/// A change's simulation, and how far it is from fitting.
+struct Trial {
+  JobChange change;
+  bool fits_gpu = true;
+  double excess = 0;       ///< sum over the limits that do not hold, as shares of them
+  std::string exceeded{};  ///< those limits
+};
+
+/// RAM can be added to, a GPU's memory cannot.
+bool is_nearer(const Trial& one, const Trial& other) {
+  return one.fits_gpu != other.fits_gpu ? one.fits_gpu : one.excess < other.excess;
+}
+
 class Checker {
  public:
   Checker(const JobScenario& scenario, const ScenarioTree& tree,
@@ -103,10 +123,11 @@ class Checker {
   [[nodiscard]] double step_time_on(const std::vector<JobFact>& host) const;
   [[nodiscard]] std::vector<Finding> findings_of(const Job& job, bool is_as_written) const;
   [[nodiscard]] std::vector<Idea> ideas(const Job& job) const;
+  [[nodiscard]] static std::optional<Idea> last_resort(const Job& job);
   [[nodiscard]] static bool set_the_same(const Idea& first, const Idea& second);
   [[nodiscard]] static Idea together(const Idea& first, const Idea& second);
   [[nodiscard]] static std::size_t errors(const std::vector<Finding>& findings);
-  [[nodiscard]] std::optional<JobChange> tried(const Idea& idea, std::size_t most_errors) const;
+  [[nodiscard]] std::optional<Trial> tried(const Idea& idea, std::size_t most_errors) const;
   [[nodiscard]] Verdict verdict_of(const JobChange& change) const;
   void find_changes(const Job& job, JobCheck& result) const;
 
@@ -259,20 +280,38 @@ std::vector<Checker::Idea> Checker::ideas(const Job& job) const {
   return list;
 }
 
-std::optional<JobChange> Checker::tried(const Idea& idea, std::size_t most_errors) const {
+/// Another training, with a hundredth of the gradients and moments.
+std::optional<Checker::Idea> Checker::last_resort(const Job& job) {
+  if (job.scenario.model.trained() < job.scenario.model.parameters()) return std::nullopt;
+  return Idea{{"training.lora={r: 16, targets: all-linear}"},
+              "LoRA of rank 16",
+              "another training: adapters, not the weights"};
+}
+
+/// Nothing: it is none for this job, or DeepSpeed refuses it.
+std::optional<Trial> Checker::tried(const Idea& idea, std::size_t most_errors) const {
   try {
     const ChangedJob other = changed(parse_overrides(idea.set));
     if (errors(findings_of(other.job, false)) > most_errors) return std::nullopt;
     const SimulationResult result =
         simulate_schedule(other.job, *other.schedule, SimulationDetail::kNoCriticalPath);
-    if (!result.memory.fits) return std::nullopt;
-    const LimitCheck& gpu = result.memory.limit(MemoryLimit::kGpu);
-    if (gpu.capacity && gpu.need > (1 - kMemoryMargin) * *gpu.capacity) return std::nullopt;
-    return JobChange{.set = idea.set,
-                     .what = idea.what,
-                     .but = idea.but,
-                     .step_time = result.step_time,
-                     .tokens_per_second = result.tokens_per_second};
+    Trial trial{.change = {.set = idea.set,
+                           .what = idea.what,
+                           .but = idea.but,
+                           .step_time = result.step_time,
+                           .tokens_per_second = result.tokens_per_second}};
+    for (int i = 0; i < kMemoryLimits; ++i) {
+      const auto limit = static_cast<MemoryLimit>(i);
+      const LimitCheck& check = result.memory.limit(limit);
+      const double missed = excess(limit, check);
+      if (missed <= 0) continue;
+      trial.excess += missed;
+      trial.fits_gpu = trial.fits_gpu && limit != MemoryLimit::kGpu;
+      trial.exceeded +=
+          fmt::format("{}{}: {} of {}", trial.exceeded.empty() ? "" : ", ", describe(limit),
+                      format_gib(check.need), format_gib(*check.capacity));
+    }
+    return trial;
   } catch (const Error& error) {
     // Not every idea is one for this job: what cannot be is no answer.
     if (error.kind() != ErrorKind::kInput) throw;
@@ -287,16 +326,31 @@ void Checker::find_changes(const Job& job, JobCheck& result) const {
   const double now = has_to_fit ? 0 : result.explanation.result.tokens_per_second;
   const std::vector<Idea> all = ideas(job);
   std::vector<JobChange> found;
+  std::optional<Trial> nearest;
   const auto try_one = [&](const Idea& idea) {
-    auto change = tried(idea, most_errors);
-    if (!change) return;
-    if (now > 0) change->gain = change->tokens_per_second / now;
-    found.push_back(std::move(*change));
+    std::optional<Trial> trial = tried(idea, most_errors);
+    if (!trial) return;
+    if (trial->excess > 0) {
+      if (!nearest || is_nearer(*trial, *nearest)) nearest = std::move(trial);
+      return;
+    }
+    if (now > 0) trial->change.gain = trial->change.tokens_per_second / now;
+    found.push_back(std::move(trial->change));
   };
   for (const Idea& idea : all) try_one(idea);
   for (std::size_t i = 0; has_to_fit && i < all.size(); ++i) {
     for (std::size_t j = i + 1; j < all.size(); ++j) {
       if (!set_the_same(all[i], all[j])) try_one(together(all[i], all[j]));
+    }
+  }
+  if (has_to_fit && found.empty()) {
+    if (nearest) {
+      result.nearest =
+          NearMiss{nearest->change.set, nearest->change.what, std::move(nearest->exceeded)};
+    }
+    if (const std::optional<Idea> last = last_resort(job)) {
+      try_one(*last);
+      for (const Idea& idea : all) try_one(together(*last, idea));
     }
   }
   std::stable_sort(found.begin(), found.end(), [](const JobChange& a, const JobChange& b) {

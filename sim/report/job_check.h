@@ -2,6 +2,7 @@
 /// DeepSpeed refuse or ignore, and what would help most.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,13 @@ struct JobChange {
   double gain = 0;  ///< tokens per second against the job as it is; of one that does not fit 0
 };
 
+/// Of a job that nothing tried makes fit: the change with which least is missing.
+struct NearMiss {
+  std::vector<std::string> set;
+  std::string what;
+  std::string exceeded;  ///< "host memory: 130.2 GiB of 59.6 GiB"
+};
+
 struct JobCheck {
   Verdict verdict = Verdict::kFits;
   std::string decided_by;  ///< "GPU memory: 21.3 of 23.6 GiB"
@@ -37,6 +45,8 @@ struct JobCheck {
   double slowest = 0;
   std::vector<Finding> findings;   ///< of lint, for who launches it
   std::vector<JobChange> changes;  ///< at most three, the most useful first
+  /// If the job does not fit, and none of the changes that train the same do.
+  std::optional<NearMiss> nearest{};
 };
 
 /// `overrides` are the user's own. Throws Error(kInput) as reading the scenario does.

@@ -168,6 +168,29 @@ TEST_F(CheckCli, SaysWhatDoesNotFitAndWhatDoes) {
   }
 }
 
+// 16 bytes a parameter of 8 billion are more than 64 GB: what they take is said, and what trains
+// less.
+TEST_F(CheckCli, SaysHowMuchIsMissingWhereNothingFits) {
+  const Arguments small = {"--model", "meta-llama/Llama-3.1-8B", "--gpu", "RTX 3090", "--ram",
+                           "64GB",    "--sequence-length",       "2048"};
+  const json check = checked(small, 3);
+  const json& nearest = check.at("nearest");
+  EXPECT_THAT(nearest.at("exceeded").get<std::string>(),
+              AllOf(HasSubstr("RAM of the node: 1"), HasSubstr("of 59.60 GiB"),
+                    Not(HasSubstr("GPU memory"))));
+  Arguments with_ram = small;
+  with_ram[5] = "256GB";
+  for (const json& set : nearest.at("set")) {
+    with_ram = with_ram + Arguments{"--set", set.get<std::string>()};
+  }
+  EXPECT_NE(checked(with_ram).at("verdict"), "does_not_fit");
+  ASSERT_FALSE(check.at("changes").empty());
+  for (const json& change : check.at("changes")) {
+    EXPECT_THAT(change.at("what").get<std::string>(), HasSubstr("LoRA"));
+    EXPECT_THAT(change.at("but").get<std::string>(), HasSubstr("another training"));
+  }
+}
+
 TEST_F(CheckCli, AGuessedHostDoesNotDecide) {
   // RAM that nobody has said is no reason to say no; what is missing has a range.
   const Arguments guessed = {"--ds",

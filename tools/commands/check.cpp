@@ -89,13 +89,19 @@ std::string findings_text(const sim::JobCheck& check) {
 }
 
 std::string changes_text(const sim::JobCheck& check) {
-  if (check.changes.empty()) {
-    return check.verdict == sim::Verdict::kDoesNotFit
-               ? "no change that was tried makes it fit\n"
-               : "no single change that was tried makes it 3 % faster\n";
+  const bool has_to_fit = check.verdict == sim::Verdict::kDoesNotFit;
+  std::string text;
+  if (check.nearest) {
+    text = fmt::format(
+        "no change that was tried makes this training fit; nearest: {}, with {}\n    {}\n",
+        check.nearest->what, check.nearest->exceeded, set_flags(check.nearest->set).substr(1));
   }
-  std::string text =
-      check.verdict == sim::Verdict::kDoesNotFit ? "these fit:\n" : "what would help most:\n";
+  if (check.changes.empty()) {
+    if (!text.empty()) return text;
+    return has_to_fit ? "no change that was tried makes it fit\n"
+                      : "no single change that was tried makes it 3 % faster\n";
+  }
+  text += has_to_fit ? "these fit:\n" : "what would help most:\n";
   int number = 0;
   for (const sim::JobChange& change : check.changes) {
     text += fmt::format(
@@ -201,6 +207,11 @@ nlohmann::ordered_json as_json(const sim::JobScenario& scenario, const sim::Job&
     findings.push_back(std::move(one));
   }
   document["changes"] = changes_json(check);
+  if (check.nearest) {
+    document["nearest"] = {{"what", check.nearest->what},
+                           {"set", check.nearest->set},
+                           {"exceeded", check.nearest->exceeded}};
+  }
   auto& facts = document["facts"] = nlohmann::ordered_json::array();
   for (const sim::JobFact& fact : scenario.facts.all()) {
     nlohmann::ordered_json one;

@@ -101,6 +101,10 @@ function addAdvice(document) {
   } else {
     section.append(element("p", {}, "No single change that was tried helps."));
   }
+  if (document.nearest) {
+    section.append(element("p", { class: "warning" }, "Nearest to fitting: " + document.nearest.what + ", with " +
+      document.nearest.exceeded + " (--set " + document.nearest.set.join(" --set ") + ")"));
+  }
   if (document.findings.length) {
     addTable(section, "What DeepSpeed will reject, ignore or do unexpectedly", [
       { title: "at", value: (row) => row.at, text: true },

@@ -80,6 +80,8 @@ class Check(Table):
     findings: List[Finding]
     changes: List[Change]
     facts: List[Fact]
+    #: of a job that nothing tried makes fit, what comes nearest: "what", "set", "exceeded"
+    nearest: Optional[Dict[str, Any]] = None
     notes: List[str] = field(default_factory=list)
     document: Dict[str, Any] = field(default_factory=dict, repr=False)
 
