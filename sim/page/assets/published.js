@@ -64,8 +64,8 @@ function addPublishedRows(rows) {
     { title: "judged", value: (one) => (one.judged ? "yes" : "no"), text: true },
     { title: "remarks", value: (one) => [one.refused && "refused: " + one.refused,
       one.exceeded && "does not fit: " + one.exceeded.map(words).join(", "), one.cause].filter(Boolean).join("; "),
-      text: true },
-    { title: "source", value: (one) => one.source, text: true },
+      text: true, long: true },
+    { title: "source", value: (one) => one.source, text: true, long: true },
   ], simulated);
   const records = rows.filter((one) => one.not_simulated !== undefined);
   if (!records.length) return;
@@ -73,6 +73,6 @@ function addPublishedRows(rows) {
     { title: "row", value: (one) => one.id, text: true },
     { title: "published", value: (one) => one.published, text: numberText },
     { title: "unit", value: (one) => one.unit, text: true },
-    { title: "why it is not simulated", value: (one) => one.not_simulated, text: true },
+    { title: "why it is not simulated", value: (one) => one.not_simulated, text: true, long: true },
   ], records);
 }

@@ -2,7 +2,7 @@
 
 /**
  * A table. `columns`: title, and for its cells `value` of a row with `text` of the value; or `text: true`. Cells keep the
- * number of the document in data-value.
+ * number of the document in data-value. `long: true`: sentences.
  */
 function addTable(parent, caption, columns, rows) {
   const head = element("tr", {}, ...columns.map((column) =>
@@ -20,7 +20,7 @@ function cell(column, row, isFirst) {
   const known = value !== undefined && value !== null;
   const text = !known ? "-" : isText ? String(value) : column.text(value);
   return element(isFirst ? "th" : "td", {
-    scope: isFirst && "row", class: isText && "text", "data-value": typeof value === "number" && String(value),
+    scope: isFirst && "row", class: isText && (column.long === true ? "text long" : "text"), "data-value": typeof value === "number" && String(value),
   }, text);
 }
 
