@@ -19,22 +19,23 @@ class Builder {
     const std::size_t layers = parts_.forward.size();
     for (const double time : parts_.forward) compute(time);
     std::size_t bucket = 0;
+    TaskId ended = kNoTask;
     for (std::size_t l = layers; l-- > 0;) {
       compute(parts_.backward[l]);
-      const TaskId ended = last_compute_;
+      ended = last_compute_;
       for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
            ++bucket) {
         reduce(bucket, ended);
       }
     }
-    const TaskId last = last_compute_;
     const TaskId swapped = swap(moments);
     const TaskGraph graph(std::move(machine_), std::move(tasks_), dependencies_);
     const std::vector<Span> spans = simulate(graph).spans;
     const auto end = [&](TaskId id) {
       return id == kNoTask ? 0 : static_cast<double>(spans[id].end.count);
     };
-    const double gradients = std::max(end(last), end(stream_));
+    // Nothing waits for stage 3's checks behind the last backward.
+    const double gradients = std::max(end(ended), end(stream_));
     return {gradients, std::max(gradients, end(swapped))};
   }
 

@@ -25,14 +25,14 @@ class Walk {
     double ready = fetched(layers - 1, parts_.gather_again[layers - 1], false);
     for (std::size_t l = layers; l-- > 0;) {
       compute(parts_.backward[l], ready);
-      const double ended = now_;
+      const double ended = backward_ = now_;
       if (l > 0) ready = fetched(l - 1, parts_.gather_again[l - 1], false);
       for (; bucket < parts_.reduce.size() && parts_.ready_layer[bucket] == static_cast<int>(l);
            ++bucket) {
         reduce(bucket, ended);
       }
     }
-    return std::max(now_, stream_);
+    return std::max(backward_, stream_);
   }
 
  private:
@@ -104,6 +104,7 @@ class Walk {
   double h2d_share_;
   double fp32_share_;
   double now_ = 0;          ///< end of the compute task added last
+  double backward_ = 0;     ///< of the backward: nothing waits for stage 3's checks behind it
   double before_last_ = 0;  ///< of the one before
   double hold_ = 0;         ///< what the next compute task waits for
   double stream_ = 0;

@@ -18,11 +18,13 @@ namespace {
 using testing::Numbers;
 using testing::shipped_request;
 
-/// A machine with every rate its own: faster or slower links, CPU and GPU, bound or not; the
+/// A machine with every rate its own: faster or slower links, CPU and GPU, bound or not, and every
+/// third a device whose memory is as slow as a host's; the
 /// training thread takes up to `longest_gap` seconds to give the device work again.
 void vary(HardwareProfile& node, double longest_gap, Numbers& numbers) {
   const auto factor = [&] { return std::exp(numbers.between(-1.5, 1.5)); };
   node.gpu.memory_bandwidth = factor() * node.gpu.memory_bandwidth;
+  if (numbers.below(3) == 0) node.gpu.memory_bandwidth = 0.01 * node.gpu.memory_bandwidth;
   node.gpu.gemm_efficiency = numbers.between(0.1, 0.9);
   HostProfile& host = node.host;
   const double cpu = numbers.between(0.05, 0.9);
@@ -86,6 +88,7 @@ std::vector<Case> cases() {
         {"deepspeed.zero_optimization.offload_param.nvme_path", "/local_nvme"}},
        1e-3,
        {"placement=gpu,nvme", "stage=2,3"}},
+      {"opt_1_3b_1xrtx3090", Family::kDeepSpeed, {}, 1e-3, {"placement=cpu,zenflow", "stage=3"}},
       // Releases without ZenFlow, which move other bytes.
       {"qwen2_5_3b_4xa100", Family::kDeepSpeed, {{"launch.deepspeed_version", "0.14.0"}}},
       {"llama2_7b_4xa100", Family::kDeepSpeed, {{"launch.deepspeed_version", "0.16.5"}}},
