@@ -280,7 +280,7 @@ std::vector<Checker::Idea> Checker::ideas(const Job& job) const {
   return list;
 }
 
-/// Another training, with a hundredth of the gradients and moments.
+/// Another training, whose gradients and moments are those of adapters alone.
 std::optional<Checker::Idea> Checker::last_resort(const Job& job) {
   if (job.scenario.model.trained() < job.scenario.model.parameters()) return std::nullopt;
   return Idea{{"training.lora={r: 16, targets: all-linear}"},
@@ -308,8 +308,9 @@ std::optional<Trial> Checker::tried(const Idea& idea, std::size_t most_errors) c
       trial.excess += missed;
       trial.fits_gpu = trial.fits_gpu && limit != MemoryLimit::kGpu;
       trial.exceeded +=
-          fmt::format("{}{}: {} of {}", trial.exceeded.empty() ? "" : ", ", describe(limit),
-                      format_gib(check.need), format_gib(*check.capacity));
+          fmt::format("{}{}: {} of {}{}", trial.exceeded.empty() ? "" : ", ", describe(limit),
+                      format_gib(check.need), format_gib(*check.capacity),
+                      check.holds() ? ", with too little to spare" : "");
     }
     return trial;
   } catch (const Error& error) {

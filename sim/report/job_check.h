@@ -31,7 +31,7 @@ struct JobChange {
 struct NearMiss {
   std::vector<std::string> set;
   std::string what;
-  std::string exceeded;  ///< "host memory: 130.2 GiB of 59.6 GiB"
+  std::string exceeded;  ///< "RAM of the node: 174.25 GiB of 59.60 GiB"
 };
 
 struct JobCheck {
