@@ -9,11 +9,11 @@ function(zenflow_join_sources target)
 endfunction()
 
 # The headers that nearly all sources include, compiled once. As for those of the tests (tests/CMakeLists.txt):
-# builds with a compiler cache, and `clang`, show what a source forgot to include. Only where the compiler optimises:
+# builds with a compiler cache, and `clang`, show what a source forgot to include. With GCC only where it optimises:
 # fmt has it do so for a while where it does not, which GCC 12 goes on believing (__OPTIMIZE__) behind compiled headers.
 set(ZENFLOW_SHARED_HEADERS OFF)
-if(ZENFLOW_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND
-   NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT CMAKE_BUILD_TYPE STREQUAL "")
+if(ZENFLOW_UNITY AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND
+   (CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT CMAKE_BUILD_TYPE MATCHES "^(Debug)?$"))
   set(ZENFLOW_SHARED_HEADERS ON)
   find_package(fmt 9.1 REQUIRED)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/shared_headers.cpp CONTENT "")
@@ -58,7 +58,8 @@ function(zenflow_module name)
     if(arg_HOT)
       zenflow_optimise_in_debug(zenflow_${name})
     endif()
-    if("fmt::fmt" IN_LIST arg_PUBLIC OR "fmt::fmt" IN_LIST arg_PRIVATE)
+    if(("fmt::fmt" IN_LIST arg_PUBLIC OR "fmt::fmt" IN_LIST arg_PRIVATE) AND
+       NOT (arg_HOT AND CMAKE_BUILD_TYPE STREQUAL "Debug"))  # as the headers are optimised, or not at all
       zenflow_share_headers(zenflow_${name})
     endif()
   else()

@@ -39,7 +39,7 @@ else()
 
   add_library(emulated_kernels STATIC emulator/emulator.cpp emulator/fiber.cpp ${emulated_kernels})
   # Kernels tell nvcc by `#pragma unroll` what other compilers need not know.
-  target_compile_options(emulated_kernels PUBLIC -Wno-unknown-pragmas)
+  target_compile_options(emulated_kernels PUBLIC -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
   zenflow_optimise_in_debug(emulated_kernels)  # every thread of every block runs here
   target_link_libraries(emulated_kernels PUBLIC emulated_runtime zenflow::kernels zenflow::base
     PRIVATE Boost::context fmt::fmt zenflow::warnings)

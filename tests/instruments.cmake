@@ -5,6 +5,8 @@ set(fake_libraries ${CMAKE_CURRENT_BINARY_DIR}/fake_libraries)
 add_library(fake_nvml SHARED support/fake_nvml.cpp)
 set_target_properties(fake_nvml PROPERTIES PREFIX "" OUTPUT_NAME libnvidia-ml SUFFIX ".so.1"
   LIBRARY_OUTPUT_DIRECTORY ${fake_libraries})
+# As a library of C, which does not say to callers what its functions' types are in C++.
+target_compile_options(fake_nvml PRIVATE -fno-sanitize=undefined)
 
 zenflow_test_group(gpu_libraries_test LABEL unit
   SOURCES unit/dynamic_library_test.cpp unit/gpu_driver_test.cpp

@@ -23,15 +23,23 @@ ProgressLine::~ProgressLine() {
   if (is_written_) rewrite_line("");
 }
 
+bool ProgressLine::is_due() const {
+  return is_shown_ && Clock::now() - last_ >= std::chrono::milliseconds(100);
+}
+
+void ProgressLine::show(const std::string& text) {
+  if (!is_due()) return;
+  last_ = Clock::now();
+  is_written_ = true;
+  rewrite_line(text);
+}
+
 void ProgressLine::show(const std::string& what, double done, double total,
                         const std::string& more) {
-  const Clock::time_point now = Clock::now();
-  if (!is_shown_ || done <= 0 || now - last_ < std::chrono::milliseconds(100)) return;
-  last_ = now;
-  is_written_ = true;
-  const double so_far = std::chrono::duration<double>(now - begin_).count();
-  rewrite_line(fmt::format("{}, {} left{}{}", what, clock_text(so_far / done * (total - done)),
-                           more.empty() ? "" : "; ", more));
+  if (done <= 0 || !is_due()) return;
+  const double so_far = std::chrono::duration<double>(Clock::now() - begin_).count();
+  show(fmt::format("{}, {} left{}{}", what, clock_text(so_far / done * (total - done)),
+                   more.empty() ? "" : "; ", more));
 }
 
 }  // namespace zenflow::tools

@@ -18,12 +18,16 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  /// What is done so far, of nobody knows how much.
+  void show(const std::string& text);
   /// "WHAT, 1:07 left; MORE": of what has taken its time since the line was made, `done` of `total`
   /// are behind. What does not fit into the terminal's width is cut off.
   void show(const std::string& what, double done, double total, const std::string& more = "");
 
  private:
   using Clock = std::chrono::steady_clock;
+  [[nodiscard]] bool is_due() const;
+
   bool is_shown_;
   bool is_written_ = false;
   Clock::time_point begin_ = Clock::now();

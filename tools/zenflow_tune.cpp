@@ -1,6 +1,6 @@
 /// zenflow-tune: the command line, and the order of things.
 #include <algorithm>
-#include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -19,6 +19,7 @@
 #include "tools/environment.h"
 #include "tools/program_build.h"
 #include "tools/programs.h"
+#include "tools/progress_line.h"
 #include "tools/read_trace.h"
 #include "tools/report_page.h"
 #include "tools/tune/tune.h"
@@ -259,17 +260,6 @@ void check_train_command(const std::string& text) {
                           printable_name(text)));
 }
 
-/// "1234 simulated" on a terminal, at most ten times a second.
-std::function<void(std::uint64_t)> progress_line(const TuneOptions& options) {
-  if (options.quiet || !is_terminal(stderr)) return {};
-  return [last = std::chrono::steady_clock::time_point()](std::uint64_t done) mutable {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last < std::chrono::milliseconds(100)) return;
-    last = now;
-    rewrite_line(fmt::format("{} simulated", done));
-  };
-}
-
 /// All of them, or, if one cannot be written, none. `rely`: what was chosen is among them.
 void write_results(const TuneAnswer& answer, bool rely) {
   std::vector<std::pair<std::string, std::string>> texts;
@@ -382,11 +372,12 @@ int tune(TuneOptions& options) {
   search.threads =
       options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
   search.cancelled = [] { return signal_exit_code() != 0; };
-  search.progress = progress_line(options);
+  std::optional<ProgressLine> line(std::in_place, !options.quiet);
+  search.progress = [&line](std::uint64_t done) { line->show(fmt::format("{} simulated", done)); };
   search.store = study ? &*study : nullptr;
   set_stop_question(nullptr);  // from here on the search is what stops, with the best so far
   TuneAnswer answer{{loaded, candidates, sim::search(candidates, search)}, options, traced};
-  if (search.progress) rewrite_line("");
+  line.reset();
   if (study) study->record(answer.result.counts);
   answer.unsearched = sim::unsearched_changes(candidates);
   if (!answer.result.chosen) {

@@ -109,19 +109,20 @@ __device__ float canonical(float norm) {
   return isnan(norm) ? kNormNaN : norm;
 }
 
-/// Adds `count` numbers that lie `stride` apart, in order.
-__device__ float added_up(const float* values, std::size_t count, std::size_t stride) {
+/// Adds `count` numbers from the one of index `at` on, `stride` apart, in order.
+__device__ float added_up(const float* values, std::size_t at, std::size_t count,
+                          std::size_t stride) {
   float sum = 0.0F;
   std::size_t b = 0;
   for (; b + kBlocksAtOnce <= count; b += kBlocksAtOnce) {
     float x[kBlocksAtOnce];
 #pragma unroll
-    for (unsigned k = 0; k < kBlocksAtOnce; ++k) x[k] = values[(b + k) * stride];
+    for (unsigned k = 0; k < kBlocksAtOnce; ++k) x[k] = values[at + (b + k) * stride];
     loads_stay_above();
 #pragma unroll
     for (unsigned k = 0; k < kBlocksAtOnce; ++k) sum = __fadd_rn(sum, x[k]);
   }
-  for (; b < count; ++b) sum = __fadd_rn(sum, values[b * stride]);
+  for (; b < count; ++b) sum = __fadd_rn(sum, values[at + b * stride]);
   return sum;
 }
 
@@ -131,8 +132,8 @@ __global__ void __launch_bounds__(kFinishBlockSize, 8)
                         ColumnNorms norms) {
   const std::size_t column = thread_number();
   if (column >= columns) return;
-  norms.l1[column] = canonical(added_up(sums.magnitudes + column, blocks, columns));
-  norms.l2[column] = canonical(__fsqrt_rn(added_up(sums.squares + column, blocks, columns)));
+  norms.l1[column] = canonical(added_up(sums.magnitudes, column, blocks, columns));
+  norms.l2[column] = canonical(__fsqrt_rn(added_up(sums.squares, column, blocks, columns)));
 }
 
 template <class Element>

@@ -2,6 +2,7 @@
 /// or ends anywhere is cut into them.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -24,13 +25,20 @@ __host__ __device__ constexpr unsigned full_pack() {
   return 16 / sizeof(Element);
 }
 
+template <class T>
+__device__ bool is_aligned(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % alignof(T) == 0;
+}
+
 /// Precondition of both: the address is a multiple of the pack's size.
 template <unsigned kWidth, class Element>
 __device__ Pack<Element, kWidth> load_pack(const Element* from) {
+  assert((is_aligned<Pack<Element, kWidth>>(from)) && "misaligned address");
   return *reinterpret_cast<const Pack<Element, kWidth>*>(from);
 }
 template <class Element, unsigned kWidth>
 __device__ void store_pack(Element* to, const Pack<Element, kWidth>& pack) {
+  assert((is_aligned<Pack<Element, kWidth>>(to)) && "misaligned address");
   *reinterpret_cast<Pack<Element, kWidth>*>(to) = pack;
 }
 

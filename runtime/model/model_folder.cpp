@@ -111,7 +111,8 @@ class StagedFolder {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(path_, error)) files.push_back(entry.path());
     require(error, path_, "cannot read");
-    std::ranges::partition(files, [](const fs::path& f) { return f.filename() != "config.json"; });
+    std::partition(files.begin(), files.end(),
+                   [](const fs::path& f) { return f.filename() != "config.json"; });
     for (const fs::path& file : files) {
       fs::rename(file, name_ / file.filename(), error);
       require(error, name_ / file.filename(), "cannot rename to");

@@ -15,7 +15,6 @@ namespace zenflow::runtime {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr double kGiB = 0x1p30;
 
 /// Lines "key: {value: ..., source: ...}" below a section.
 class ProfileText {

@@ -8,8 +8,6 @@
 namespace zenflow::runtime {
 namespace {
 
-constexpr std::size_t kWindows = 8;
-constexpr std::size_t kMedian = 5;
 constexpr std::int64_t kNoLimit = 1'000'000'000;
 
 /// The share at a ratio, looked up in a list; none: not known.
@@ -23,13 +21,13 @@ std::optional<double> share_at(const std::vector<DeferredShare>& shares, double 
 
 bool DueLimit::add(std::int64_t due) {
   due_.push_back(due == 0 ? kNoLimit : due);
-  if (due_.size() > kWindows) due_.pop_front();
+  if (due_.size() > kWindowsKept) due_.pop_front();
   return to_rise() > std::exchange(before_, to_rise());
 }
 
 std::int64_t DueLimit::to_stay() const {
-  if (due_.size() < kMedian) return kNoLimit;
-  return sim::upper_median<std::int64_t>({due_.end() - kMedian, due_.end()});
+  if (due_.size() < kWindowsOfMedian) return kNoLimit;
+  return sim::upper_median<std::int64_t>({due_.end() - kWindowsOfMedian, due_.end()});
 }
 
 std::int64_t DueLimit::to_rise() const {
@@ -39,7 +37,7 @@ std::int64_t DueLimit::to_rise() const {
 bool ShareLimit::add(const std::vector<DeferredShare>& shares) {
   if (most_ >= 1) return false;
   shares_.push_back(shares);
-  if (shares_.size() > kWindows) shares_.pop_front();
+  if (shares_.size() > kWindowsKept) shares_.pop_front();
   const auto least = std::find_if(shares.begin(), shares.end(),
                                   [this](const auto& one) { return allows(one.topk_ratio); });
   const double ratio = least == shares.end() ? 1 : least->topk_ratio;
@@ -48,16 +46,16 @@ bool ShareLimit::add(const std::vector<DeferredShare>& shares) {
 
 bool ShareLimit::allows(double topk_ratio) const {
   if (most_ >= 1) return true;
-  return shares_.size() >= kMedian &&
+  return shares_.size() >= kWindowsOfMedian &&
          std::all_of(shares_.begin(), shares_.end(), [&](const auto& window) {
            return share_at(window, topk_ratio).value_or(1) <= most_;
          });
 }
 
 std::optional<ShareLimit::Excess> ShareLimit::excess(double topk_ratio) const {
-  if (most_ >= 1 || shares_.size() < kMedian) return std::nullopt;
+  if (most_ >= 1 || shares_.size() < kWindowsOfMedian) return std::nullopt;
   std::vector<double> last;
-  for (auto window = shares_.end() - kMedian; window != shares_.end(); ++window) {
+  for (auto window = shares_.end() - kWindowsOfMedian; window != shares_.end(); ++window) {
     last.push_back(share_at(*window, topk_ratio).value_or(0));
   }
   const double deferred = sim::median(std::move(last));

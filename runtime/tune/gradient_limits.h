@@ -4,6 +4,7 @@
 /// five ask for. k falls and rises alike, and falls only when there are five.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -12,6 +13,9 @@
 #include "runtime/tune/window.h"
 
 namespace zenflow::runtime {
+
+inline constexpr std::size_t kWindowsKept = 8;
+inline constexpr std::size_t kWindowsOfMedian = 5;  ///< those that were last
 
 /// No longer than it takes for deferred gradients to add up to selected ones.
 class DueLimit {

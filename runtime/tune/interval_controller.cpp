@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/tune/candidates.h"
+#include "runtime/tune/gradient_limits.h"
 #include "sim/base/median.h"
 
 namespace zenflow::runtime {
@@ -87,16 +88,14 @@ IntervalDecision choose_interval(const WindowObservation& seen, const IntervalLi
 }
 
 IntervalDecision IntervalController::decide(const WindowObservation& seen) {
-  constexpr std::size_t kWindows = 8;
-  constexpr std::size_t kMedian = 5;
   IntervalDecision decision = choose_interval(seen, limits_);
   asked_.push_back(std::min(decision.limit,
                             std::max<std::int64_t>({1, decision.by_gradient, decision.by_stall})));
-  if (asked_.size() > kWindows) asked_.pop_front();
-  const auto last = static_cast<std::ptrdiff_t>(std::min(kMedian, asked_.size()));
+  if (asked_.size() > kWindowsKept) asked_.pop_front();
+  const auto last = static_cast<std::ptrdiff_t>(std::min(kWindowsOfMedian, asked_.size()));
   const std::int64_t usual = sim::upper_median<std::int64_t>({asked_.end() - last, asked_.end()});
   std::int64_t most = *std::max_element(asked_.begin(), asked_.end());
-  if (asked_.size() < kMedian) most = std::max(most, decision.previous);
+  if (asked_.size() < kWindowsOfMedian) most = std::max(most, decision.previous);
   const std::int64_t alone = decision.next;
   decision.next = std::clamp(decision.previous, usual, most);
   pace(decision);

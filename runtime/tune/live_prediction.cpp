@@ -109,8 +109,9 @@ LiveMachine fit_windows(const LiveModelSettings& settings, const LiveWindows& wi
   for (const auto& [operation, path] : {std::pair(Operation::kCpuUpdate, "host.adam_bandwidth"),
                                         std::pair(Operation::kWeightsUp, "host_link.h2d"),
                                         std::pair(Operation::kGradientsDown, "host_link.d2h")}) {
-    if (std::any_of(run.samples.begin(), run.samples.end(),
-                    [&](const sim::LiveSample& one) { return one.operation == operation; })) {
+    if (std::any_of(
+            run.samples.begin(), run.samples.end(),
+            [kind = operation](const sim::LiveSample& one) { return one.operation == kind; })) {
       continue;
     }
     throw Error(ErrorKind::kInput, fmt::format("windows from step {} on: nothing to fit {} to "

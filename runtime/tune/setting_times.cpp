@@ -275,7 +275,7 @@ const SettingTimes::Assumptions& SettingTimes::assumptions() const {
     sum += weight(g);
     kept.push_back(g);
   }
-  Assumptions& found = assumptions_.emplace();
+  Assumptions& found = assumptions_.emplace(Assumptions{});
   found.count = kept.size();
   for (const Eigen::Index g : kept) {
     const auto at = static_cast<std::size_t>(g);

@@ -115,11 +115,7 @@ namespace {
 class HostFacts {
  public:
   HostFacts(const JobInputs& inputs, const CatalogueGpu& card, int gpus, JobScenario& scenario)
-      : inputs_(inputs),
-        host_(typical_host(card, gpus)),
-        why_(host_.name),
-        scenario_(scenario),
-        gpus_(gpus) {}
+      : inputs_(inputs), host_(typical_host(card, gpus)), why_(host_.name), scenario_(scenario) {}
 
   void take() {
     JobFacts& facts = scenario_.facts;
@@ -172,7 +168,6 @@ class HostFacts {
   TypicalHost host_;
   std::string why_;
   JobScenario& scenario_;
-  int gpus_;
 };
 
 bool needs_nvme(const Node& deepspeed) {

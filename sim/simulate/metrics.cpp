@@ -258,7 +258,7 @@ std::vector<TimedChange> changes_in_time(const Program& program, const Execution
   while (first.size() > 2) {  // two streams become one, until one is left
     std::vector<std::size_t> halved = {0};
     for (std::size_t i = 0; i + 1 < first.size(); i += 2) {
-      const auto at = [&](std::size_t stream) {
+      const auto at = [&changes = changes, &first = first](std::size_t stream) {
         const std::size_t begin = first[std::min(stream, first.size() - 1)];
         return changes.begin() + static_cast<std::ptrdiff_t>(begin);
       };

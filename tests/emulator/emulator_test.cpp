@@ -15,8 +15,9 @@
 #include "sim/base/error.h"
 #include "tests/emulator/fiber.h"
 #include "tests/support/on_device.h"
+#include "tests/support/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -280,7 +281,7 @@ TEST(Pack, CutsAnArrayAtMultiplesOfItsWidth) {
   EXPECT_EQ(portion<4>(PackedRange{2, 1}, 0).count, 2U) << "head and tail in one";
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
 __global__ void write_at(unsigned* out, std::size_t at) {
   out[at] = 1;
 }
@@ -304,7 +305,7 @@ TEST(EmulatorDeathTest, SanitizersSeeWhatKernelsTouch) {
 }
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
 /// Whose memory may go to the thread-local variables of another thread.
 TEST(Emulator, LeavesNoPoisonOnTheStackOfAFiber) {
   constexpr std::uintptr_t kPage = 4096;

@@ -7,14 +7,9 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ZENFLOW_ASAN_FIBERS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ZENFLOW_ASAN_FIBERS 1
-#endif
-#endif
-#if defined(ZENFLOW_ASAN_FIBERS)
+#include "tests/support/sanitizers.h"
+
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -29,7 +24,7 @@ constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
 /// thread's thread-local variables may come to lie there, and AddressSanitizer clears the shadow of
 /// a thread's stack, but not of those.
 void unpoison(const boost::context::stack_context& stack) {
-#if defined(ZENFLOW_ASAN_FIBERS)
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
   __asan_unpoison_memory_region(static_cast<std::byte*>(stack.sp) - stack.size, stack.size);
 #else
   static_cast<void>(stack);
@@ -79,7 +74,7 @@ struct Stack {
   void* fake = nullptr;
 };
 
-#if defined(ZENFLOW_ASAN_FIBERS)
+#if defined(ZENFLOW_ADDRESS_SANITIZER)
 void leave(Stack& from, const Stack& to, bool for_good) {
   __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake, to.bottom, to.bytes);
 }

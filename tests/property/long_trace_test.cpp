@@ -9,6 +9,7 @@
 
 #include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/import/import_trace.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/traces.h"
 
@@ -21,15 +22,9 @@ using ::testing::IsEmpty;
 using testing::kernel;
 using testing::launch;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kTenth = 10;  // sanitizers are slow, and their memory is theirs
-constexpr bool kMeasuresMemory = false;
-#else
-constexpr std::uint64_t kTenth = 1;
-constexpr bool kMeasuresMemory = true;
-#endif
-constexpr std::uint64_t kMembers = 1000 / kTenth;
-constexpr std::uint64_t kKernelMembers = 340 / kTenth;
+// Sanitizers are slow, and their memory is theirs.
+constexpr std::uint64_t kMembers = testing::kSanitized ? 10 : 1000;
+constexpr std::uint64_t kKernelMembers = testing::kSanitized ? 4 : 340;
 constexpr std::uint64_t kEvents = 10'000;  // of a member
 constexpr std::uint64_t kOfALaunch = 10;   // eight operators, the call and the kernel
 
@@ -78,7 +73,7 @@ void write_long(const std::filesystem::path& path, const std::string& text, std:
 }
 
 void expect_little_memory() {
-  if (!kMeasuresMemory) return;
+  if (testing::kSanitized) return;
   ::testing::Test::RecordProperty("peak", std::to_string(peak_memory()));
   EXPECT_LE(peak_memory(), 200'000'000U);
 }

@@ -37,7 +37,7 @@ TEST(OffloadEngineEdges, MatricesOfAnyShape) {
 }
 
 TEST(OffloadEngineEdges, ColumnsRankedByL1) {
-  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(24U); ++seed) {
     Case c = random_case(41'000 + seed);
     c.settings.norm = NormKind::kL1;
     c.settings.topk_ratio = 0.3;
@@ -49,7 +49,7 @@ TEST(OffloadEngineEdges, ColumnsRankedByL1) {
 }
 
 TEST(OffloadEngineEdges, SettlingMidwayAndGoingOn) {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(60U); ++seed) {
     Case c = random_case(42'000 + seed);
     c.lazy = kAll;
     compare_with_sequential(c, 18, static_cast<std::int64_t>(seed % 11));
@@ -70,7 +70,7 @@ Case adaptive_case(std::uint64_t seed) {
 }
 
 TEST(OffloadEngineEdges, IntervalsThatChange) {
-  for (std::uint64_t seed = 0; seed < 48; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(48U); ++seed) {
     compare_with_sequential(adaptive_case(43'000 + seed), 30,
                             seed % 2 == 0 ? -1 : static_cast<std::int64_t>(seed % 17));
     if (HasFatalFailure()) return;
@@ -78,7 +78,7 @@ TEST(OffloadEngineEdges, IntervalsThatChange) {
 }
 
 TEST(OffloadEngineEdges, IntervalsThatChangeResume) {
-  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(24U); ++seed) {
     const Case c = adaptive_case(44'000 + seed);
     SCOPED_TRACE(describe(c));
     const auto stop = static_cast<std::int64_t>(seed % 14);
@@ -117,7 +117,7 @@ TEST(OffloadEngineEdges, NoIntervalMayExceedMaxStaleness) {
 }
 
 TEST(OffloadEngineEdges, StalenessNeverExceedsItsBoundWhileIntervalsChange) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(20U); ++seed) {
     Case c = adaptive_case(46'000 + seed);
     c.settings.max_staleness = 7;  // S is 4 at most
     Trainer trainer(c);
@@ -157,7 +157,7 @@ TEST(OffloadEngineEdges, WarmUpAndSettlingDoNotAskForAnInterval) {
 }
 
 TEST(OffloadEngineEdges, TrafficIsTheClosedFormWhileIntervalsChange) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(30U); ++seed) {
     Case c = adaptive_case(47'500 + seed);
     c.settings.select_interval = 0;
     SCOPED_TRACE(describe(c));
@@ -232,7 +232,7 @@ TEST(OffloadEngineEdges, ACheckpointOfAThirdBufferIsRefused) {
 }
 
 TEST(OffloadEngineEdges, WeightsBeforeTheFirstStepAreThoseLoaded) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(10U); ++seed) {
     const Case c = random_case(49'000 + seed);
     Trainer trainer(c);
     const auto initial = trainer.model.initial_weights();  // exact in bfloat16

@@ -16,7 +16,7 @@ using namespace testing;
 class OffloadEngineAgainstSequential : public ::testing::TestWithParam<int> {};
 
 TEST_P(OffloadEngineAgainstSequential, SameBits) {
-  for (std::uint64_t i = 0; i < 12; ++i) {
+  for (std::uint64_t i = 0; i < tried(12U); ++i) {
     compare_with_sequential(random_case(static_cast<std::uint64_t>(GetParam()) * 1000 + i), 26);
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -119,7 +119,7 @@ TEST(OffloadEngine, StalenessIsThatOfTheSchedule) {
 }
 
 TEST(OffloadEngine, TrafficIsTheClosedForm) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(40U); ++seed) {
     Case c = random_case(seed + 500);
     c.settings.select_interval = 0;
     c.jitter = {};
@@ -227,7 +227,7 @@ TEST(OffloadEngine, DeviceMemoryThatIsTooSmallIsRefusedWithNumbers) {
 }
 
 TEST(OffloadEngine, ResumesBitForBitFromAnyStep) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(30U); ++seed) {
     const Case c = random_case(seed + 900);
     SCOPED_TRACE(describe(c));
     const auto stop = static_cast<std::int64_t>(seed % 14);

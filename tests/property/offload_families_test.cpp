@@ -51,7 +51,7 @@ class OffloadFamilies : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OffloadFamilies, SameBits) {
   const TransformerConfig config = family_config(GetParam());
-  for (std::uint64_t i = 0; i < 16; ++i) {
+  for (std::uint64_t i = 0; i < tried(16U); ++i) {
     Case c = random_case(60'000 + i);
     c.jitter = {i, std::chrono::microseconds(i % 3 == 0 ? 100 : 0)};
     if (i % 3 == 1) c.lazy = {"d2h", "h2d"};

@@ -29,7 +29,7 @@ Case global_case(std::uint64_t seed) {
 class GlobalSelection : public ::testing::TestWithParam<int> {};
 
 TEST_P(GlobalSelection, SameBitsAsTheSequentialProgram) {
-  for (std::uint64_t i = 0; i < 8; ++i) {
+  for (std::uint64_t i = 0; i < tried(8U); ++i) {
     const auto seed = static_cast<std::uint64_t>(GetParam()) * 1000 + 700 + i;
     compare_with_sequential(global_case(seed), 26, i % 2 == 0 ? 13 : -1);
     if (::testing::Test::HasFatalFailure()) return;
@@ -38,7 +38,7 @@ TEST_P(GlobalSelection, SameBitsAsTheSequentialProgram) {
 INSTANTIATE_TEST_SUITE_P(Seeds, GlobalSelection, ::testing::Range(0, 12));
 
 TEST(GlobalSelection, SameBitsOnStreamsThatRunAsLateAsTheyCan) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     Case c = global_case(seed + 40);
     c.jitter = {};
     c.lazy = {"compute", "d2h", "h2d"};
@@ -61,7 +61,7 @@ std::size_t selected_of_matrices(const Layout& layout) {
 /// What the comparison with the sequential program would otherwise not have tried.
 TEST(GlobalSelection, WidthsOfMatricesVaryWithinOneBudget) {
   int differ = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     const Case c = global_case(seed + 80);
     SCOPED_TRACE(describe(c));
     Trainer trainer(c);
@@ -83,13 +83,13 @@ TEST(GlobalSelection, WidthsOfMatricesVaryWithinOneBudget) {
 }
 
 TEST(GlobalSelection, AllocatesNoDeviceMemory) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     expect_no_allocations(global_case(seed + 200), 20);
   }
 }
 
 TEST(GlobalSelection, ResumesBitForBitFromAnyStep) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(30U); ++seed) {
     compare_with_resumed(global_case(seed + 900), static_cast<std::int64_t>(seed % 14), 22);
     if (::testing::Test::HasFatalFailure()) return;
   }

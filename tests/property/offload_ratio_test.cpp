@@ -20,7 +20,7 @@ using zenflow::testing::error_of;
 class RatioChange : public ::testing::TestWithParam<int> {};
 
 TEST_P(RatioChange, SameBitsAsTheSequentialProgram) {
-  for (std::uint64_t i = 0; i < 8; ++i) {
+  for (std::uint64_t i = 0; i < tried(8U); ++i) {
     const auto seed = static_cast<std::uint64_t>(GetParam()) * 1000 + 500 + i;
     // Settling leaves a change that is wanted for the next window's end.
     compare_with_sequential(random_ratio_case(seed), 26, i % 2 == 0 ? 13 : -1);
@@ -30,7 +30,7 @@ TEST_P(RatioChange, SameBitsAsTheSequentialProgram) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RatioChange, ::testing::Range(0, 12));
 
 TEST(RatioChange, SameBitsOnStreamsThatRunAsLateAsTheyCan) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     Case c = random_ratio_case(seed + 40);
     c.jitter = {};
     c.lazy = {"compute", "d2h", "h2d"};
@@ -75,7 +75,7 @@ TEST(RatioChange, ColumnsSelectedAreThoseOfTheRatio) {
 }
 
 TEST(RatioChange, ToTheRatioAtHandChangesNothing) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     Case c = random_ratio_case(seed + 120);
     SCOPED_TRACE(describe(c));
     c.next_ratio = [k = c.settings.topk_ratio](std::int64_t) { return k; };
@@ -94,7 +94,7 @@ TEST(RatioChange, ToTheRatioAtHandChangesNothing) {
 
 /// A range alone is memory: what is computed is the same as without.
 TEST(RatioChange, ARangeThatIsNotUsedChangesNoWeight) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     Case c = random_ratio_case(seed + 160);
     SCOPED_TRACE(describe(c));
     c.next_ratio = nullptr;
@@ -111,7 +111,7 @@ TEST(RatioChange, ARangeThatIsNotUsedChangesNoWeight) {
 }
 
 TEST(RatioChange, AllocatesNoDeviceMemory) {
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(12U); ++seed) {
     expect_no_allocations(random_ratio_case(seed + 200), 20);
   }
 }
@@ -174,7 +174,7 @@ LinkBytes expected_selection(const Layout& before, const Case& c, bool ratio_cha
 TEST(RatioChange, TrafficIsTheClosedForm) {
   const auto kind = [](Traffic t) { return static_cast<std::size_t>(t); };
   int changes = 0;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(40U); ++seed) {
     Case c = random_ratio_case(seed + 300);
     c.settings.full_warm_up_rounds = 0;
     SCOPED_TRACE(describe(c));
@@ -227,7 +227,7 @@ TEST(RatioChange, TrafficIsTheClosedForm) {
 }
 
 TEST(RatioChange, ResumesBitForBitFromAnyStep) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(30U); ++seed) {
     compare_with_resumed(random_ratio_case(seed + 900), static_cast<std::int64_t>(seed % 14), 22);
     if (::testing::Test::HasFatalFailure()) return;
   }

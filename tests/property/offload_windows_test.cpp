@@ -87,7 +87,7 @@ TEST(WindowObservation, OfAResumedWindowHasTheStepsOfThisProcess) {
 
 /// Bytes from one window's end to the next, however far the lanes have come by then.
 TEST(WindowTraffic, BetweenTwoWindowsIsTheClosedForm) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(40U); ++seed) {
     Case c = random_case(seed + 700);
     c.jitter = {seed, 200us};
     SCOPED_TRACE(describe(c));
@@ -117,7 +117,7 @@ TEST(WindowTraffic, BetweenTwoWindowsIsTheClosedForm) {
 /// Allocating on a GPU waits for all that it does, and may fail hours after the start.
 TEST(OffloadEngine, StepsAllocateNoDeviceMemory) {
   std::size_t exchanged = 0;
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < tried(30U); ++seed) {
     Case c = random_case(seed + 300);
     c.settings.select_interval = c.settings.update_interval;
     SCOPED_TRACE(describe(c));

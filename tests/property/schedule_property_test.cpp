@@ -11,6 +11,7 @@
 #include "sim/graph/algorithms.h"
 #include "sim/report/explain.h"
 #include "sim/simulate/simulation.h"
+#include "tests/support/long_tests.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -337,7 +338,7 @@ TEST_P(RandomJob, ExplainsTheWholeStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomJob, ::testing::Range(0, 40));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomJob, ::testing::Range(0, zenflow::testing::tried(40)));
 // Found among 3,000: selection rarer than its share of the windows that are simulated (85, 102);
 // ranks that differ and have not settled (1147).
 INSTANTIATE_TEST_SUITE_P(Found, RandomJob, ::testing::Values(85, 102, 1147));

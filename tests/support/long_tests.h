@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
+
+#include "tests/support/sanitizers.h"
 
 namespace zenflow::testing {
 
@@ -10,6 +13,13 @@ namespace zenflow::testing {
 inline bool long_tests() {
   const char* set = std::getenv("ZENFLOW_LONG_TESTS");
   return set != nullptr && std::string_view(set) == "1";
+}
+
+/// How many of `all` cases drawn alike are tried: with sanitizers, which make each ten times as
+/// long, a quarter, but for long tests. What they look for does not hang on the numbers drawn.
+template <class Count>
+Count tried(Count all) {
+  return kSanitized && !long_tests() ? std::max(Count{1}, all / 4) : all;
 }
 
 }  // namespace zenflow::testing

@@ -19,11 +19,14 @@
 
 #include "runtime/offload/engine.h"
 #include "sim/base/error.h"
+#include "tests/support/long_tests.h"
 #include "tests/support/sequential_trainer.h"
 #include "tests/support/test_device.h"
 #include "tests/support/toy_model.h"
 
 namespace zenflow::runtime::testing {
+
+using zenflow::testing::tried;
 
 struct Case {
   OffloadSettings settings;

@@ -15,6 +15,7 @@
 #include "tests/emulator/device_memory.h"
 #include "tests/support/error_of.h"
 #include "tests/support/offload_case.h"
+#include "tests/support/sanitizers.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -252,7 +253,7 @@ TEST_F(CudaDeviceTest, StreamsSayWhatTheyDidAndWaitedFor) {
 
 using CudaDeviceDeathTest = CudaDeviceTest;
 
-#if !defined(__SANITIZE_THREAD__)  // it does not come back from a fault in a forked child
+#if !defined(ZENFLOW_THREAD_SANITIZER)  // it does not come back from a fault in a forked child
 TEST_F(CudaDeviceDeathTest, HostCodeThatTouchesDeviceMemoryFaults) {
   // What the tests of the engine rely on.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -277,7 +277,7 @@ TEST(LiveTuner, GoesBackWhenTheGainDoesNotComeTrue) {
 TEST(LiveTuner, GoesBackBesideNoiseToo) {
   const auto truth = [](std::int64_t s) { return s == 2 ? 1.0 : s == 4 ? 1.08 : 1.2; };
   const auto predicted = [](std::int64_t s) { return s == 2 ? 1.0 : s == 4 ? 0.9 : 1.2; };
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+  for (std::uint64_t seed = 1; seed <= testing::tried(50U); ++seed) {
     Loop loop({.first = interval(2)}, truth, predicted);
     loop.set_noise(0.02, seed);
     loop.run(200);
@@ -302,7 +302,7 @@ TEST(LiveTuner, LearnsFromWhatItTried) {
   // The model is wrong by a factor that depends on S: still no setting is tried twice.
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> factor(0.7, 1.4);
-  const int rounds = testing::long_tests() ? 200 : 20;
+  const int rounds = testing::long_tests() ? 200 : testing::tried(20);
   for (int round = 0; round < rounds; ++round) {
     std::map<std::int64_t, double> wrong;
     for (std::int64_t s = 1; s <= 16; ++s) wrong[s] = factor(random);
