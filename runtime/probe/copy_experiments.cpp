@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr std::size_t kSmallest = std::size_t{4} << 10;
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 const char* name(CopyDirection direction) {
   return direction == CopyDirection::kHostToDevice ? "h2d" : "d2h";

@@ -89,17 +89,16 @@ std::vector<int> thread_counts(int cores, bool quick) {
 ProbeSettings probe_settings(bool quick, std::size_t available_memory, std::size_t cache) {
   ProbeSettings settings;
   settings.quick = quick;
-  constexpr std::size_t mebibyte = std::size_t{1} << 20;
   // Up to five arrays at once, and the system keeps the rest.
-  std::size_t limit = available_memory / 8 / mebibyte * mebibyte;
-  limit = std::max(limit, mebibyte);
+  std::size_t limit = available_memory / 8 / kMiB * kMiB;
+  limit = std::max(limit, kMiB);
   if (quick) {
-    settings.array_bytes = settings.device_array_bytes = 160 * mebibyte;
-    settings.largest_copy = 256 * mebibyte;
+    settings.array_bytes = settings.device_array_bytes = 160 * kMiB;
+    settings.largest_copy = 256 * kMiB;
     settings.largest_product = 2e9;
     settings.attention.heads = 12;
   }
-  settings.array_bytes = std::max(settings.array_bytes, 2 * cache / mebibyte * mebibyte);
+  settings.array_bytes = std::max(settings.array_bytes, 2 * cache / kMiB * kMiB);
   for (std::size_t* bytes : {&settings.array_bytes, &settings.device_array_bytes}) {
     *bytes = std::min(*bytes, limit);
   }

@@ -13,6 +13,8 @@
 
 namespace zenflow::runtime {
 
+inline constexpr std::size_t kMiB = std::size_t{1} << 20;  ///< bytes
+
 /// The shape of attention for one sequence.
 struct AttentionSize {
   std::int64_t heads = 32;

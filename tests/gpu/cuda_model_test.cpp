@@ -375,7 +375,7 @@ TEST_P(CudaModel, RefusesGroupsOutOfOrderAndBatchesThatDoNotFit) {
   }));
 }
 
-/// With sanitizers the one with the most different operations, but for long tests.
+/// With sanitizers the one with the most operations, unless tests may be long.
 std::vector<const char*> families() {
   if (zenflow::testing::kSanitized && !zenflow::testing::long_tests()) return {kOlmo3};
   return {kLlama, kGpt2, kGemma2, kOlmo3};

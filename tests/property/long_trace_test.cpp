@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using testing::kernel;
 using testing::launch;
 
-// Sanitizers are slow, and their memory is theirs.
+// A hundredth of them with sanitizers, which need memory of their own that is not measured.
 constexpr std::uint64_t kMembers = testing::kSanitized ? 10 : 1000;
 constexpr std::uint64_t kKernelMembers = testing::kSanitized ? 4 : 340;
 constexpr std::uint64_t kEvents = 10'000;  // of a member

@@ -15,8 +15,8 @@ inline bool long_tests() {
   return set != nullptr && std::string_view(set) == "1";
 }
 
-/// How many of `all` cases drawn alike are tried: with sanitizers, which make each ten times as
-/// long, a quarter, but for long tests. What they look for does not hang on the numbers drawn.
+/// How many of `all` cases that are drawn alike to try: a quarter with sanitizers, which look for
+/// wrong accesses and not at results, unless tests may be long.
 template <class Count>
 Count tried(Count all) {
   return kSanitized && !long_tests() ? std::max(Count{1}, all / 4) : all;
