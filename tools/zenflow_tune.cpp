@@ -260,6 +260,19 @@ void check_train_command(const std::string& text) {
                           printable_name(text)));
 }
 
+/// As --vary and --search-space take them.
+std::string knob_names() {
+  std::vector<std::string> names;
+  for (const sim::KnobInfo& one : sim::knobs()) {
+    names.emplace_back(one.name);
+    if (one.kind == sim::KnobKind::kWord) {
+      names.back() += fmt::format(" ({})", fmt::join(sim::words(one.knob), ", "));
+    }
+    if (!sim::has_knob(sim::Family::kDeepSpeed, one.knob)) names.back() += " of live-zenflow alone";
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// All of them, or, if one cannot be written, none. `rely`: what was chosen is among them.
 void write_results(const TuneAnswer& answer, bool rely) {
   std::vector<std::pair<std::string, std::string>> texts;
@@ -433,12 +446,8 @@ int main_program(int argc, char** argv) {
   add_search(app, options);
   add_rest(app, options);
   app.footer(
-      "Knobs: placement (gpu, cpu, zenflow, nvme), stage, micro_batch_size_per_gpu, "
-      "reduce_bucket_size, overlap_comm, pin_memory, activation_checkpointing, gpus, "
-      "bind_cores_to_rank, topk_ratio, update_interval, select_interval, full_warm_up_rounds, "
-      "overlap_step, offload, pt_reserved_cores_perc, offload_param (none, cpu, nvme); with "
-      "live-zenflow also accumulate_on (host, "
-      "device).\n"
+      "Knobs: " + knob_names() +
+      ".\n"
       "Writes ds_config_optimal.json, cmd_optimal.txt, summary.txt, summary.json, study.sqlite; "
       "with "
       "--trace also scenario.yaml and profile.yaml.\n"

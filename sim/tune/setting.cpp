@@ -68,13 +68,6 @@ constexpr std::array<std::string_view, kPlacements> kPlacementNames = {"gpu", "c
 /// As OffloadDevice has them.
 constexpr std::array<std::string_view, 3> kDeviceNames = {"none", "cpu", "nvme"};
 
-/// The names of a kWord knob's values, in their order.
-std::span<const std::string_view> words(Knob knob) {
-  if (const SetupKnob* row = info(knob).setup) return row->words;
-  if (knob == Knob::kOffloadParam) return kDeviceNames;
-  return kPlacementNames;
-}
-
 [[noreturn]] void fail(Knob knob, std::string_view text, const std::string& what) {
   throw Error(ErrorKind::kInput,
               fmt::format("{}: expected {}, found \"{}\"", info(knob).name, what, text));
@@ -113,6 +106,12 @@ std::string_view to_string(Placement placement) {
 
 std::span<const KnobInfo> knobs() {
   return table();
+}
+
+std::span<const std::string_view> words(Knob knob) {
+  if (const SetupKnob* row = info(knob).setup) return row->words;
+  if (knob == Knob::kOffloadParam) return kDeviceNames;
+  return kPlacementNames;
 }
 
 Knob find_knob(std::string_view name) {

@@ -65,6 +65,8 @@ struct KnobInfo {
 [[nodiscard]] inline const KnobInfo& info(Knob knob) {
   return knobs()[static_cast<std::size_t>(knob)];
 }
+/// The values of a kWord knob, in their order.
+[[nodiscard]] std::span<const std::string_view> words(Knob knob);
 /// By name, or by path as --vary of zenflow-sim takes it. Throws Error(kInput) with the nearest
 /// name if there is none.
 [[nodiscard]] Knob find_knob(std::string_view name);
