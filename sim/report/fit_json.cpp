@@ -34,15 +34,14 @@ Json buffers(const Fit& fit, MemoryPlace place) {
   return list;
 }
 
-Json place(const Fit& fit, const MemoryPeak& peak, double capacity, const std::string& at,
-           MemoryPlace where) {
+/// The peak is the one of `run --json`.
+Json place(const Fit& fit, double peak, double capacity, const std::string& at, MemoryPlace where) {
   Json map;
-  map["peak_bytes"] = whole(peak.total);
+  map["peak_bytes"] = whole(peak);
   map["capacity_bytes"] = whole(capacity);
   map["by_category"] = Json::object();
-  for (std::size_t i = 0; i < peak.by_category.size(); ++i) {
-    if (peak.by_category[i] == 0) continue;
-    map["by_category"][to_string(static_cast<MemoryCategory>(i))] = whole(peak.by_category[i]);
+  for (const auto& [name, bytes] : used_categories(fit.memory, where)) {
+    map["by_category"][name] = bytes;
   }
   map["peak_at"] = at;
   map["buffers"] = buffers(fit, where);
@@ -112,8 +111,9 @@ Json result(const Job& job, const Fit& fit) {
   map["schedule"] = fit.schedule;
   if (fit.chosen_interval) map["update_interval"] = *fit.chosen_interval;
   map["fits"] = memory.fits;
-  map["gpu"] = place(fit, memory.gpu, memory.gpu_capacity, fit.gpu_peak_at, MemoryPlace::kGpu);
-  map["host"] = place(fit, memory.host, memory.host_capacity, fit.host_peak_at, MemoryPlace::kHost);
+  map["gpu"] = place(fit, memory.gpu.total, memory.gpu_capacity, fit.gpu_peak_at, MemoryPlace::kGpu);
+  map["host"] = place(fit, memory.limit(MemoryLimit::kHost).need, memory.host_capacity,
+                      fit.host_peak_at, MemoryPlace::kHost);
   map["host"]["framework_bytes"] = whole(memory.host_framework);
   map["nvme"] = {{"buffers", buffers(fit, MemoryPlace::kNvme)}};
   map["symbols"] = Json::object();

@@ -30,12 +30,9 @@ Json causes(const StallTimes& stall) {
   return map;
 }
 
-Json categories(const MemoryPeak& peak) {
+Json categories(const MemoryReport& report, MemoryPlace place) {
   Json map = Json::object();
-  for (std::size_t i = 0; i < peak.by_category.size(); ++i) {
-    const std::int64_t bytes = whole(peak.by_category[i]);
-    if (bytes != 0) map[to_string(static_cast<MemoryCategory>(i))] = bytes;
-  }
+  for (const auto& [name, bytes] : used_categories(report, place)) map[name] = bytes;
   return map;
 }
 
@@ -50,10 +47,8 @@ Json memory(const MemoryReport& report) {
     if (report.limits[i].holds()) continue;
     map["exceeded"].push_back(to_string(static_cast<MemoryLimit>(i)));
   }
-  map["gpu"] = categories(report.gpu);
-  map["host"] = categories(report.host);
-  // Of processes and PyTorch's allocators.
-  if (report.host_framework > 0) map["host"]["framework"] = whole(report.host_framework);
+  map["gpu"] = categories(report, MemoryPlace::kGpu);
+  map["host"] = categories(report, MemoryPlace::kHost);
   return map;
 }
 

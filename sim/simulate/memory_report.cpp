@@ -1,6 +1,7 @@
 #include "sim/simulate/memory_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -63,6 +64,19 @@ StepTimes step_times(const Program& program, const Execution& execution, std::si
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::int64_t>> used_categories(const MemoryReport& report,
+                                                                  MemoryPlace place) {
+  const bool host = place == MemoryPlace::kHost;
+  const auto& bytes = host ? report.host.by_category : report.gpu.by_category;
+  std::vector<std::pair<std::string, std::int64_t>> used;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    used.emplace_back(to_string(static_cast<MemoryCategory>(i)), std::llround(bytes[i]));
+  }
+  if (host) used.emplace_back("framework", std::llround(report.host_framework));
+  std::erase_if(used, [](const auto& one) { return one.second == 0; });
+  return used;
+}
 
 std::string to_string(MemoryLimit limit) {
   switch (limit) {

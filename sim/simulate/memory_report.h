@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/simulate/metrics.h"
@@ -42,6 +43,11 @@ struct MemoryReport {
     return limits[static_cast<std::size_t>(which)];
   }
 };
+
+/// What the peak of a place (the GPU's or the host's) consists of, as in JSON: names and whole bytes, without those of
+/// which there is nothing. The host's has what processes and PyTorch's allocators add as "framework".
+[[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> used_categories(
+    const MemoryReport& report, MemoryPlace place);
 
 /// Precondition: the whole program has run.
 [[nodiscard]] MemoryReport memory_report(const Job& job, const Program& program,

@@ -820,6 +820,28 @@ TEST_F(Cli, RunsSubGroupsOfAnySize) {
   EXPECT_NE(host_memory("0"), host_memory("1e14"));
 }
 
+TEST_F(Cli, RunAndFitSayTheSameOfMemory) {
+  int with_framework = 0;
+  for (const char* name : {"llama2_7b_4xa100", "llama2_7b_2xh100", "qwen2_5_3b_2xa100_40g"}) {
+    const std::string scenario =
+        std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/" + name + ".yaml";
+    const json ran = run_json({"run", scenario})["results"];
+    const json fitted = run_json({"fit", scenario})["results"];
+    ASSERT_EQ(ran.size(), fitted.size());
+    for (std::size_t i = 0; i < ran.size(); ++i) {
+      SCOPED_TRACE(std::string(name) + ", " + ran[i]["schedule"].get<std::string>());
+      const json& memory = ran[i]["memory"];
+      for (const std::string place : {"gpu", "host"}) {
+        EXPECT_EQ(fitted[i][place]["peak_bytes"], memory[place + "_peak_bytes"]);
+        EXPECT_EQ(fitted[i][place]["capacity_bytes"], memory[place + "_capacity_bytes"]);
+        EXPECT_EQ(fitted[i][place]["by_category"], memory[place]);
+      }
+      if (memory["host"].contains("framework")) ++with_framework;
+    }
+  }
+  EXPECT_GT(with_framework, 0);
+}
+
 TEST_F(Cli, LintSpeaksJson) {
   folder_.write("broken.json", R"({"zero_optimization": {"stage": 5}})");
   const json document = json::parse(run({"lint", "broken.json", "--json"}).out);
