@@ -167,6 +167,29 @@ TEST(TimerLog, TellsApartWhatIsNoUsualStep) {
   EXPECT_THAT(import(record + record).timers->usual_steps().usual, ElementsAre(7));
 }
 
+// fp16's loss scale is too large at first: the optimizer's step is over at once.
+TEST(TimerLog, StepsWhoseUpdateIsSkippedAreNotLikeTheOthers) {
+  const std::string record = "time (ms) | fwd: 1.00 | bwd: 2.00 | step: 4.00\n";
+  const std::string skipped =
+      "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"
+      "time (ms) | fwd: 1.00 | bwd: 2.00 | step: 0.10\n";
+  const UsualSteps steps =
+      import(record + skipped + skipped + record + record).timers->usual_steps();
+  EXPECT_THAT(steps.usual, ElementsAre(7, 7));
+  EXPECT_THAT(steps.skipping, ::testing::Each(::testing::DoubleNear(3.1, 1e-9)));
+  EXPECT_THAT(steps.skipping, ::testing::SizeIs(2));
+}
+
+// Where all evaluate, the first is left out all the same.
+TEST(TimerLog, LeavesOutTheFirstOfStepsThatAllEvaluate) {
+  std::string text;
+  for (const int ms : {1500, 1000, 1002}) {
+    text += " iteration 1/ 9 | elapsed time per iteration (ms): " + std::to_string(ms) +
+            ".0 |\n validation loss at iteration 3 | lm loss value: 1.2E+00 |\n";
+  }
+  EXPECT_THAT(import(text).timers->usual_steps().usual, ElementsAre(1000, 1002));
+}
+
 // DeepSpeed's timers of a step: what is evaluated before it is in its forward, saving in none.
 TEST(TimerLog, TellsStepsOfTimersApart) {
   const auto step = [](double forward, double backward) {

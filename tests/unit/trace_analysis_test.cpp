@@ -137,6 +137,27 @@ TEST(TraceAnalysis, AnOptimizerThatLaunchesNothingIsTheHosts) {
   EXPECT_EQ(path_of(hybrid).at("cpu_update"), 20);
 }
 
+// Copying its weights back, or one kernel, makes no GPU optimizer of 50 ms of computing.
+TEST(TraceAnalysis, AnOptimizerThatLaunchesLittleIsTheHosts) {
+  const auto cpu_update = [](int calls, int apart) {
+    std::string list =
+        event("user_annotation", "ProfilerStep#1", "100", "100", "0", "60000") + "," +
+        launch("cudaLaunchKernel", "0", "2", 1) + "," + kernel("gemm", "5", "20", 1) + "," +
+        event("user_annotation", "Optimizer.step#AdamW.step", "100", "100", "5000", "50000") + "," +
+        launch("cudaLaunchKernel", "59000", "2", 2) + "," + kernel("gemm", "59010", "20", 2);
+    for (int i = 0; i < calls; ++i) {
+      const int at = 10000 + i * apart;
+      list += "," + launch("cudaMemcpyAsync", std::to_string(at), "1", 10 + i) + "," +
+              copy("HtoD (Pinned -> Device)", std::to_string(at + 2), "1", 8, 10 + i, 7);
+    }
+    return stall_of(analysis_of(trace_of(list)).devices.at(0))["cpu_update"];
+  };
+  EXPECT_EQ(cpu_update(0, 0), 50'000);
+  EXPECT_EQ(cpu_update(1, 0), 50'000) << "its copy runs beside the update";
+  EXPECT_NEAR(static_cast<double>(cpu_update(5, 9'000)), 50'000, 10);
+  EXPECT_EQ(cpu_update(50, 800), 0) << "who launches all the time computes on the GPU";
+}
+
 // Without calls nobody knows what an optimizer launched.
 TEST(TraceAnalysis, AnOptimizerWhoseCallsAreNotRecordedMayBeTheGpus) {
   const TraceAnalysis analysis = analysis_of(
@@ -330,6 +351,51 @@ TEST(TraceAnalysis, ForwardsWithoutBackwardAreAnEvaluation) {
   EXPECT_THAT(apart({{10, 20}, {20, 40}, {10, 20}, {10, 20}}), ElementsAre("", "", "", ""));
   EXPECT_THAT(apart({{10, 0}, {15, 0}, {10, 0}, {10, 0}}), ElementsAre("", "", "", ""))
       << "inference";
+}
+
+std::vector<std::string> apart_of(const TraceAnalysis& analysis) {
+  std::vector<std::string> found;
+  for (const StepAnalysis& step : analysis.steps) found.push_back(step.apart);
+  return found;
+}
+
+// Before its queue is full a host that waits for nothing launches steps faster than they run.
+TEST(TraceAnalysis, StepsInWhichTheHostRunsAheadAreNotLikeTheOthers) {
+  const std::string ahead = "the host ran ahead of the GPU";
+  const auto apart = [](const std::vector<int>& lengths, const std::string& work) {
+    return apart_of(analysis_of(trace_of(steps_of(lengths), work)));
+  };
+  using ::testing::ElementsAre;
+  const std::string work = launch("cudaLaunchKernel", "1", "2", 1) + "," + kernel("a", "5", "5", 1);
+  EXPECT_THAT(apart({35, 72, 96, 96, 96}, work), ElementsAre(ahead, ahead, "", "", ""));
+  EXPECT_THAT(apart({90, 96, 96, 96, 96}, work), ElementsAre("", "", "", "", ""));
+  EXPECT_THAT(apart({96, 35, 96, 96, 96}, work), ElementsAre("", "", "", "", ""))
+      << "not the first";
+  EXPECT_THAT(apart({35, 72, 96, 96, 96}, "{}"), ElementsAre("", "", "", "", "")) << "no GPU";
+}
+
+// Nothing waits: what the second step evaluates runs in the third.
+TEST(TraceAnalysis, AnEvaluationIsInTheStepInWhichItRuns) {
+  const auto apart = [](int third) {
+    return apart_of(analysis_of(
+        trace_of(steps_of({100, 100, third, 100, 100, 100}),
+                 event("user_annotation", "evaluate", "100", "100", "150", "20"),
+                 launch("cudaLaunchKernel", "160", "2", 1), kernel("a", "190", "150", 1))));
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(apart(250), ElementsAre("", "evaluation", "evaluation", "", "", ""));
+  EXPECT_THAT(apart(100), ElementsAre("", "evaluation", "", "", "", ""));
+}
+
+// A range of every step, whatever it is called.
+TEST(TraceAnalysis, WhatEveryStepHasTellsNoneApart) {
+  std::string ranges;
+  for (int i = 0; i < 4; ++i) {
+    ranges += (i == 0 ? "" : ",") + event("user_annotation", "validate_gradients", "100", "100",
+                                          std::to_string(100 * i + 10), "20");
+  }
+  EXPECT_THAT(apart_of(analysis_of(trace_of(steps_of({100, 100, 100, 100}), ranges))),
+              ::testing::Each(""));
 }
 
 // A first step takes longer because it evaluates; of the others the second does as well.

@@ -1,4 +1,5 @@
 // Where steps are found when nobody, or only the optimizer, says where they are.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -173,6 +174,130 @@ TEST(FindSteps, AnEvaluationIsNoReasonToTakeStepsForOne) {
   EXPECT_EQ(microseconds(steps_with_evaluation(false)), steps);
   steps.insert(steps.begin(), {1, 790});
   EXPECT_EQ(microseconds(steps_with_evaluation(true)), steps);
+}
+
+/// What a host thread does, 200 us each; on a GPU each operation launches a kernel.
+class Steps {
+ public:
+  explicit Steps(bool on_gpu) : on_gpu_(on_gpu) {}
+
+  void work(const std::string& operation, int thread = 100) {
+    add(event("cpu_op", operation, "100", std::to_string(thread), std::to_string(at_), "190"));
+    if (on_gpu_) {
+      ++number_;
+      add(testing::launch("cudaLaunchKernel", std::to_string(at_ + 1), "1", number_, thread));
+      add(kernel("gemm", std::to_string(at_ + 3), "4", number_));
+    }
+    at_ += 200;
+  }
+  void forward() { work("aten::mm"); }
+  void backward(int thread = 100) {
+    work("autograd::engine::evaluate_function: MmBackward0", thread);
+  }
+  /// A range over what `inside` does.
+  template <class Inside>
+  void range(const std::string& name, Inside inside, int thread = 100) {
+    around("user_annotation", name, inside, thread);
+  }
+  /// A backward's operation that calls hooks.
+  template <class Inside>
+  void backward_around(Inside inside, int thread) {
+    around("cpu_op", "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", inside,
+           thread);
+  }
+  [[nodiscard]] ImportedTrace imported() const {
+    return import_text("{\"traceEvents\": [" + list_ + "]}");
+  }
+
+ private:
+  template <class Inside>
+  void around(const std::string& category, const std::string& name, Inside inside, int thread) {
+    const int start = at_;
+    at_ += 5;
+    inside();
+    at_ = std::max(at_, start + 100);
+    add(event(category, name, "100", std::to_string(thread), std::to_string(start),
+              std::to_string(at_ - start)));
+    at_ += 5;
+  }
+  void add(const std::string& one) { list_ += (list_.empty() ? "" : ",") + one; }
+
+  bool on_gpu_;
+  std::string list_;
+  int at_ = 0;
+  int number_ = 0;
+};
+
+std::vector<SpanPhase> kernel_phases(const ImportedTrace& trace) {
+  std::vector<SpanPhase> phases;
+  for (const TimelineSpan& span : trace.timeline.spans) {
+    if (kind_of(trace.timeline, span) == SpanKind::kKernel) phases.push_back(span.phase);
+  }
+  return phases;
+}
+
+// Lightning's loops: the optimizer runs forward and backward, between its calls only validations.
+TEST(FindSteps, AnOptimizerThatIsGivenAClosureEndsAStep) {
+  for (const bool on_gpu : {false, true}) {
+    Steps steps(on_gpu);
+    for (int step = 0; step < 6; ++step) {
+      steps.range("Optimizer.step#AdamW.step", [&] {
+        steps.forward();
+        steps.backward();
+        steps.work("aten::_foreach_add_");
+      });
+      for (int i = 0; step == 2 && i < 20; ++i) steps.forward();
+    }
+    const ImportedTrace trace = steps.imported();
+    EXPECT_EQ(trace.step_source, StepSource::kOptimizer);
+    EXPECT_THAT(trace.timeline.steps, SizeIs(5)) << on_gpu;
+    if (!on_gpu) continue;
+    const std::vector<SpanPhase> phases = kernel_phases(trace);
+    EXPECT_EQ(phases.at(0), SpanPhase::kForward);
+    EXPECT_EQ(phases.at(1), SpanPhase::kBackward);
+    EXPECT_EQ(phases.at(2), SpanPhase::kOptimizer);
+  }
+}
+
+// torchtune's optimizer_in_bwd: a hook updates each parameter, in the thread of the backward pass.
+TEST(FindSteps, UpdatesWithinABackwardAreOneStep) {
+  for (const bool on_gpu : {false, true}) {
+    const int thread = on_gpu ? 200 : 100;
+    Steps steps(on_gpu);
+    for (int step = 0; step < 5; ++step) {
+      for (int i = 0; i < 4; ++i) steps.forward();
+      for (int parameter = 0; parameter < 6; ++parameter) {
+        steps.backward(thread);
+        const auto update = [&] { steps.work("aten::add_", thread); };
+        steps.backward_around([&] { steps.range("Optimizer.step#SGD.step", update, thread); },
+                              thread);
+      }
+    }
+    const ImportedTrace trace = steps.imported();
+    EXPECT_THAT(trace.timeline.steps, SizeIs(on_gpu ? 5 : 4)) << on_gpu;
+    if (on_gpu) {
+      EXPECT_EQ(kernel_phases(trace).at(0), SpanPhase::kForward);
+    }
+  }
+}
+
+// schedule(active=8) of a run that ends after seven steps: the profiler leaves the eighth open.
+TEST(FindSteps, AProfilersLastStepWithoutAnUpdateIsNone) {
+  const auto steps_of = [](const std::vector<bool>& updates) {
+    Steps steps(true);
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      steps.range("ProfilerStep#" + std::to_string(i), [&] {
+        steps.forward();
+        if (!updates[i]) return;
+        steps.range("Optimizer.step#AdamW.step", [] {});
+      });
+    }
+    return steps.imported().timeline.steps.size();
+  };
+  EXPECT_EQ(steps_of({true, true, true, false}), 3U);
+  EXPECT_EQ(steps_of({true, true, true}), 3U);
+  EXPECT_EQ(steps_of({true, false, true, false}), 4U) << "of micro-batches";
+  EXPECT_EQ(steps_of({false, false, false, false}), 4U) << "nothing names the optimizer";
 }
 
 TEST(FindSteps, TakesThePeriodOfTheKernelsElse) {

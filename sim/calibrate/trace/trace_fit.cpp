@@ -263,6 +263,7 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
   const UsualMean intervals = usual_interval(steps);
   if (trace.timers) {
     const UsualSteps usual = trace.timers->usual_steps();
+    baseline.counted = usual.usual.size();
     if (!usual.usual.empty()) {
       baseline.step_seconds = 1e-3 * mean(usual.usual);
       baseline.steps = usual.text();
@@ -271,13 +272,16 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
     }
   } else if (intervals.milliseconds) {
     baseline.step_seconds = 1e-3 * *intervals.milliseconds;
+    baseline.counted = intervals.steps;
     baseline.steps =
         fmt::format("{} steps, each to the next one's start{}", intervals.steps, apart_text(steps));
   } else if (steps.size() > 1) {
     const double whole = to_seconds(steps.back().start - steps.front().start).value();
-    baseline.step_seconds = whole / static_cast<double>(steps.size() - 1);
+    baseline.counted = steps.size() - 1;
+    baseline.step_seconds = whole / static_cast<double>(baseline.counted);
   } else if (steps.size() == 1) {
     baseline.step_seconds = to_seconds(steps.front().duration).value();
+    baseline.counted = 1;
   }
   return baseline;
 }

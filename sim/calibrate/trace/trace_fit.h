@@ -37,6 +37,7 @@ struct TraceBaseline {
   /// From one step's start to the next's, mean over the usual ones; of a log that of its usual
   /// steps.
   std::optional<double> step_seconds;
+  std::size_t counted = 0;  ///< how many steps that is the mean of
   std::string steps{};  ///< which those are: "19 steps, without ..."; empty: it is not their mean
   /// Per device: phases, idle by cause, copies; steps. Without GPU work: no devices.
   TraceAnalysis analysis;

@@ -12,10 +12,14 @@ std::string microseconds(const MeasuredTime& time) {
 
 std::string run_text(const TraceBaseline& run) {
   std::string text = run.name + ": ";
-  text += run.step_seconds ? fmt::format("a step of {:.3f} ms", 1e3 * *run.step_seconds)
-                           : std::string("no steps");
+  const bool is_repetition = run.analysis.step_source == StepSource::kPeriod;
+  text += run.step_seconds
+              ? fmt::format("{} of {:.3f} ms", is_repetition ? "a repetition" : "a step",
+                            1e3 * *run.step_seconds)
+              : std::string("no steps");
   if (!run.steps.empty()) text += ": mean of " + run.steps;
   text += "\n";
+  if (is_repetition) text += fmt::format("  {}\n", kStepsOrLayers);
   for (const DeviceAnalysis& device : run.analysis.devices) {
     text +=
         fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms; idle by cause:", device.device,

@@ -239,6 +239,7 @@ json timers_json(const TimerLog& log) {
   map["usual_steps"]["without"] = {{"first", some(steps.first)},
                                    {"evaluating", some(steps.evaluating)},
                                    {"saving", some(steps.saving)},
+                                   {"skipping", some(steps.skipping)},
                                    {"long_forward", some(steps.long_forward)}};
   map["usual_steps"]["micro_steps"] = steps.micro_steps;
   map["timers"] = json::object();

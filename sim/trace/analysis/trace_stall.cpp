@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include "sim/trace/analysis/trace_parts.h"
@@ -22,9 +23,9 @@ WaitCause stall_of(HostLane lane) {
   return WaitCause::kOther;
 }
 
-/// Ranges of an optimizer in which its thread asks no GPU for anything: the host computes the
-/// update, whoever's optimizer it is (FSDP's and DeepSpeed's with torch.optim, Megatron's hybrid
-/// one).
+/// Ranges of an optimizer in which its thread asks no GPU for anything, or for little between long
+/// computing (its weights' copy): the host computes the update, whoever's optimizer it is (FSDP's
+/// and DeepSpeed's with torch.optim, Megatron's hybrid one).
 class HostOptimizers {
  public:
   HostOptimizers(const Timeline& timeline, const TraceRules& rules)
@@ -44,16 +45,43 @@ class HostOptimizers {
     is_known_ = has_calls || !has_work;
   }
 
-  [[nodiscard]] bool is_one(const TimelineSpan& span) {
+  /// When the host computes in it; empty if it is none of these ranges.
+  [[nodiscard]] std::vector<Interval> computing(const TimelineSpan& span) {
     const bool is_of_thread = timeline_.tracks[span.track].process >= 0;
-    if (!is_known_ || !is_of_thread || kind_of(timeline_, span) != SpanKind::kRange) return false;
-    if (patterns_.first_match(span.name) < 0) return false;
+    if (!is_known_ || !is_of_thread || kind_of(timeline_, span) != SpanKind::kRange) return {};
+    if (patterns_.first_match(span.name) < 0) return {};
     const std::vector<Picoseconds>& launches = launches_[span.track];
-    const auto next = std::lower_bound(launches.begin(), launches.end(), span.start);
-    return next == launches.end() || *next >= span.end;
+    const auto first = std::lower_bound(launches.begin(), launches.end(), span.start);
+    const auto last = std::lower_bound(first, launches.end(), span.end);
+    if (first == last) return {{span.start, span.end}};
+    return long_gaps({first, last}, span);
   }
 
  private:
+  /// Between calls; none unless they are nearly all of the range.
+  static std::vector<Interval> long_gaps(std::span<const Picoseconds> calls,
+                                         const TimelineSpan& span) {
+    constexpr std::size_t kMostCalls = 1000;
+    constexpr Picoseconds kLong{1'000'000'000};  // 1 ms: who launches kernels is faster
+    constexpr double kNearlyAll = 0.9;
+    if (calls.size() > kMostCalls) return {};
+    std::vector<Interval> gaps;
+    Picoseconds sum;
+    Picoseconds from = span.start;
+    const auto add = [&](Picoseconds to) {
+      if (to - from >= kLong) {
+        gaps.push_back({from, to});
+        sum += to - from;
+      }
+      from = to;
+    };
+    for (const Picoseconds call : calls) add(call);
+    add(span.end);
+    const auto whole = static_cast<double>((span.end - span.start).count);
+    if (static_cast<double>(sum.count) < kNearlyAll * whole) return {};
+    return gaps;
+  }
+
   static std::vector<std::string> patterns_of(const TraceRules& rules) {
     std::vector<std::string> patterns = rules.optimizers;
     for (const PhaseRule& rule : rules.phases) {
@@ -167,8 +195,10 @@ std::vector<Activity> host_activities(const Timeline& timeline, const TraceRules
     if (rule >= 0) {
       activities.push_back(
           {span.start, span.end, stall_of(rules.lanes[static_cast<std::size_t>(rule)].lane)});
-    } else if (optimizers.is_one(span)) {
-      activities.push_back({span.start, span.end, WaitCause::kCpuUpdate});
+    } else {
+      for (const Interval& one : optimizers.computing(span)) {
+        activities.push_back({one.start, one.end, WaitCause::kCpuUpdate});
+      }
     }
   }
   std::sort(activities.begin(), activities.end(), [](const Activity& a, const Activity& b) {

@@ -17,11 +17,14 @@ namespace {
 constexpr const char* kFirst = "the first";
 constexpr const char* kEvaluation = "evaluation";
 constexpr const char* kSaving = "saving";
+constexpr const char* kAhead = "the host ran ahead of the GPU";
 
 const std::vector<std::string>& besides_patterns() {
   // RE2: without capturing. Recomputing of activations is called checkpointing as well.
   static const std::vector<std::string> kPatterns = {
-      "(?i)(.*[^a-z])?(eval(uat(e|ing|ion))?|validat(e|ing|ion))([^a-z].*)?",
+      "(?i)(.*[^a-z])?(eval(uat(e|ing|ion))?|validat(e|ing|ion))([^a-z].*)?|"
+      "(?i)(.*[^a-z])?(val|test)[^a-z](loop|step|epoch)([^a-z].*)?",
+      "(?i)(.*[^a-z])?dcp[^a-z]*save([^a-z].*)?|"
       "(?i)(.*[^a-z])?sav(e|ing)[^a-z]*(the[^a-z]*)?(model|checkpoint|state|ckpt).*|"
       "(?i)(.*[^a-z])?(checkpoint|ckpt)[^a-z]*sav(e|ing)([^a-z].*)?"};
   return kPatterns;
@@ -77,11 +80,8 @@ void find_evaluations(const Timeline& timeline, std::vector<StepAnalysis>& steps
   }
 }
 
-}  // namespace
-
-void tell_steps_apart(const Timeline& timeline, std::vector<StepAnalysis>& steps) {
-  constexpr std::size_t kFewest = 3;
-  if (steps.size() < kFewest) return;
+/// By ranges that are named so.
+void find_named(const Timeline& timeline, std::vector<StepAnalysis>& steps) {
   MatchedNames names(timeline.names, besides_patterns());
   for (const TimelineSpan& span : timeline.spans) {
     if (kind_of(timeline, span) != SpanKind::kRange) continue;
@@ -95,16 +95,66 @@ void tell_steps_apart(const Timeline& timeline, std::vector<StepAnalysis>& steps
     StepAnalysis& step = *std::prev(behind);
     if (span.start < step.start + step.duration) step.apart = besides == 0 ? kEvaluation : kSaving;
   }
+  // What every step has makes none of them another.
+  const bool all = std::none_of(steps.begin(), steps.end(),
+                                [](const StepAnalysis& step) { return step.apart.empty(); });
+  if (!all) return;
+  for (StepAnalysis& step : steps) step.apart.clear();
+}
+
+constexpr double kLonger = 1.25;
+
+/// Where the host does not wait for the GPU, what it launches in a step runs in later ones: long
+/// ones in which an evaluation ends are apart like it.
+void find_late_evaluations(const Timeline& timeline, std::vector<StepAnalysis>& steps) {
+  std::map<std::int64_t, Picoseconds> ends;  // of the GPU's work, by step
+  for (const TimelineSpan& span : timeline.spans) {
+    if (!is_gpu_work(kind_of(timeline, span))) continue;
+    Picoseconds& end = ends[timeline.extra_of(span).step];
+    end = std::max(end, span.end);
+  }
+  std::vector<double> durations;
+  for (const StepAnalysis& step : steps) {
+    if (step.apart.empty()) durations.push_back(static_cast<double>(step.duration.count));
+  }
+  if (durations.empty()) return;
+  const double usual = median(durations);
+  Picoseconds end;
+  for (StepAnalysis& step : steps) {
+    const bool is_long = static_cast<double>(step.duration.count) > kLonger * usual;
+    const auto of_step = ends.find(step.number);
+    if (step.apart == kEvaluation && of_step != ends.end()) {
+      end = of_step->second;
+    } else if (step.apart.empty() && is_long && step.start < end) {
+      step.apart = kEvaluation;
+    }
+  }
+}
+
+}  // namespace
+
+void tell_steps_apart(const Timeline& timeline, std::vector<StepAnalysis>& steps) {
+  constexpr std::size_t kFewest = 3;
+  if (steps.size() < kFewest) return;
+  find_named(timeline, steps);
   find_evaluations(timeline, steps);
-  if (!steps.front().apart.empty()) return;
+  find_late_evaluations(timeline, steps);
   std::vector<double> others;
   for (std::size_t i = 1; i < steps.size(); ++i) {
     if (steps[i].apart.empty()) others.push_back(static_cast<double>(steps[i].duration.count));
   }
-  constexpr double kLonger = 1.25;
   if (others.empty()) return;
-  if (static_cast<double>(steps.front().duration.count) > kLonger * median(others)) {
-    steps.front().apart = kFirst;
+  const double usual = median(others);
+  const auto duration = [&](std::size_t i) { return static_cast<double>(steps[i].duration.count); };
+  if (steps.front().apart.empty() && duration(0) > kLonger * usual) steps.front().apart = kFirst;
+  const bool has_gpu_work =
+      std::any_of(timeline.spans.begin(), timeline.spans.end(),
+                  [&](const TimelineSpan& span) { return is_gpu_work(kind_of(timeline, span)); });
+  // Until it has to wait: the first steps end when their work is launched, not when it is done.
+  for (std::size_t i = 0; has_gpu_work && 2 * i < steps.size(); ++i) {
+    if (!steps[i].apart.empty()) continue;
+    if (kLonger * duration(i) >= usual) break;
+    steps[i].apart = kAhead;
   }
 }
 

@@ -299,18 +299,20 @@ class LogReader {
   struct Said {
     std::uint64_t evaluations = 0;
     std::uint64_t savings = 0;
+    std::uint64_t skips = 0;
   };
 
   void note_besides(const Besides& said) {
     if (said.evaluates) ++said_.evaluations;
     if (said.saves) ++said_.savings;
+    if (said.skips) ++said_.skips;
   }
 
   /// `before`: what had been said at the series' last value.
   void add_value(TimerSeries& series, Said& before, double value) const {
     series.values.push_back(value);
-    series.besides.push_back(
-        {said_.evaluations > before.evaluations, said_.savings > before.savings});
+    series.besides.push_back({said_.evaluations > before.evaluations,
+                              said_.savings > before.savings, said_.skips > before.skips});
     before = said_;
   }
 
@@ -352,7 +354,7 @@ class LogReader {
     }
     for (std::size_t i = 0; i < steps; ++i) {
       log_->summed_steps.push_back({parts[0]->values[i], parts[1]->values[i], parts[2]->values[i],
-                                    parts[0]->besides[i].evaluates});
+                                    parts[0]->besides[i].evaluates, parts[2]->besides[i].skips});
     }
     if (parts[0] == nullptr || parts[0]->values.empty()) return;
     if (parts[0]->name.ends_with("_microstep")) {

@@ -1,8 +1,12 @@
 #include "sim/trace/import/phases.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <queue>
+#include <tuple>
+#include <utility>
 
 #include "sim/trace/import/rule_matcher.h"
 #include "sim/trace/launches.h"
@@ -31,7 +35,13 @@ class PhaseAssigner {
         ranges_(timeline.names, texts(rules, &PhaseRule::range)),
         threads_(texts(rules, &PhaseRule::thread)),
         steps_(timeline.names, rules.steps),
-        optimizers_(timeline.names, rules.optimizers) {}
+        optimizers_(timeline.names, rules.optimizers) {
+    for (const HostInterval& one : intervals) {
+      if (rules_[one.rule].phase == SpanPhase::kBackward) backwards_.push_back(one);
+    }
+    std::sort(backwards_.begin(), backwards_.end(),
+              [](const HostInterval& a, const HostInterval& b) { return a.start < b.start; });
+  }
 
   void assign() {
     contexts_.try_emplace(RuleSet(rules_.size(), false), 0);
@@ -56,12 +66,16 @@ class PhaseAssigner {
  private:
   void find_main_tracks() {
     is_main_.assign(timeline_.tracks.size(), false);
+    bool has_main = false;
+    bool has_other = false;
     thread_rules_.resize(timeline_.tracks.size());
     for (const TimelineSpan& span : timeline_.spans) {
       if (kind_of(timeline_, span) != SpanKind::kRange) continue;
-      const bool marks =
-          steps_.first_match(span.name) >= 0 || optimizers_.first_match(span.name) >= 0;
-      if (marks) is_main_[span.track] = true;
+      const bool updates = optimizers_.first_match(span.name) >= 0;
+      if (!updates && steps_.first_match(span.name) < 0) continue;
+      // A hook of the backward pass may update parameters, in the pass's thread.
+      (updates && is_in_backward(span) ? has_other : has_main) = true;
+      if (!updates || !is_in_backward(span)) is_main_[span.track] = true;
     }
     for (std::size_t track = 0; track < timeline_.tracks.size(); ++track) {
       thread_rules_[track].assign(rules_.size(), false);
@@ -69,6 +83,50 @@ class PhaseAssigner {
         thread_rules_[track][rule] = threads_.matches(rule, timeline_.tracks[track].name);
       }
     }
+    if (has_other && !has_main) find_launching_track();
+  }
+
+  /// Of the range's own thread.
+  [[nodiscard]] bool is_in_backward(const TimelineSpan& range) const {
+    // One interval at a time for each rule, of which there are few.
+    constexpr int kMost = 4;
+    auto next = std::upper_bound(intervals_.begin(), intervals_.end(), range,
+                                 [](const TimelineSpan& one, const HostInterval& interval) {
+                                   return std::tuple(one.track, one.start) <
+                                          std::tuple(interval.track, interval.start);
+                                 });
+    for (int i = 0; i < kMost && next != intervals_.begin(); ++i) {
+      --next;
+      if (next->track != range.track) return false;
+      if (rules_[next->rule].phase != SpanPhase::kBackward) continue;
+      if (next->end >= range.end) return true;
+    }
+    return false;
+  }
+
+  /// The thread that launches most, of those that run no backward.
+  void find_launching_track() {
+    std::vector<std::int64_t> launches(timeline_.tracks.size(), 0);
+    for (const TimelineSpan& span : timeline_.spans) {
+      if (kind_of(timeline_, span) == SpanKind::kLaunch) ++launches[span.track];
+    }
+    for (const HostInterval& one : backwards_) launches[one.track] = 0;
+    const auto most = std::max_element(launches.begin(), launches.end());
+    if (most != launches.end() && *most > 0) {
+      is_main_[static_cast<std::size_t>(most - launches.begin())] = true;
+    }
+  }
+
+  /// When a range begins to say a phase: one of an optimizer that is given a closure, behind the
+  /// backward pass that runs in it.
+  [[nodiscard]] Picoseconds begin_of(const TimelineSpan& range) {
+    const auto behind = std::upper_bound(
+        backwards_.begin(), backwards_.end(), range.end,
+        [](Picoseconds time, const HostInterval& one) { return time < one.start; });
+    if (behind == backwards_.begin()) return range.start;
+    const HostInterval& last = *std::prev(behind);
+    const bool lies_inside = last.start >= range.start && last.end <= range.end;
+    return lies_inside && optimizers_.first_match(range.name) >= 0 ? last.end : range.start;
   }
 
   /// The rules that hold where some ranges and operations are open.
@@ -130,18 +188,32 @@ class PhaseAssigner {
     ByEnd<HostInterval> open_operations_;
   };
 
+  using Later = std::priority_queue<std::pair<Picoseconds, const TimelineSpan*>,
+                                    std::vector<std::pair<Picoseconds, const TimelineSpan*>>,
+                                    std::greater<>>;  // by when they begin to say a phase
+
   /// Goes along one track and notes for each launch which rules hold there.
   void sweep(std::size_t first, std::size_t last) {
     const std::uint32_t track = timeline_.spans[first].track;
     const auto begins_before = [](const HostInterval& a, std::uint32_t of) { return a.track < of; };
     auto interval = std::lower_bound(intervals_.begin(), intervals_.end(), track, begins_before);
     Open open(ranges_, rules_.size());
+    Later later;
     std::uint32_t context = 0;
     for (std::size_t i = first; i < last; ++i) {
       const TimelineSpan& span = timeline_.spans[i];
       const SpanKind kind = kind_of(timeline_, span);
-      if (kind == SpanKind::kRange) open.add(span);
+      if (kind == SpanKind::kRange) {
+        if (const Picoseconds begin = begin_of(span); begin > span.start) {
+          later.emplace(begin, &span);
+        } else {
+          open.add(span);
+        }
+      }
       if (kind != SpanKind::kLaunch) continue;
+      for (; !later.empty() && later.top().first <= span.start; later.pop()) {
+        open.add(*later.top().second);
+      }
       for (; interval != intervals_.end() && interval->track == track &&
              interval->start <= span.start;
            ++interval) {
@@ -194,6 +266,7 @@ class PhaseAssigner {
   NamePatterns threads_;
   MatchedNames steps_;
   MatchedNames optimizers_;
+  std::vector<HostInterval> backwards_;        // by start, of all tracks
   std::vector<bool> is_main_;                  // by track
   std::vector<RuleSet> thread_rules_;          // by track
   std::map<RuleSet, std::uint32_t> contexts_;  // number in sets_

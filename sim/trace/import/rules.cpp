@@ -146,7 +146,9 @@ TraceRules default_rules() {
   rules.optimizers = {
       "(?i)Optimizer\\.step#.*",
       "(?i)DeepSpeedEngine\\.step",
-      "(?i)optimizer[_. ]?step",
+      "(?i)(.*[^a-z])?(optim(izer)?|adamw?|adafactor|lion|muon|sgd)[^a-z]*(step|update)",
+      "(?i).*(optimizer)\\.step",
+      "(?i)(.*[^a-z])?(optimizer|opt)",
   };
   return rules;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -52,6 +53,23 @@ class StepFinder {
       of = place;
     }
     return best == nullptr ? std::vector<const TimelineSpan*>() : outermost(*best);
+  }
+
+  /// Without a last range in which no optimizer updates, though one does in all others: what runs
+  /// when a profiler's last step is over belongs to none.
+  [[nodiscard]] std::vector<const TimelineSpan*> finished(
+      std::vector<const TimelineSpan*> spans, const std::vector<const TimelineSpan*>& updates) {
+    constexpr std::size_t kFewest = 3;
+    const auto has_update = [&](const TimelineSpan* span) {
+      const auto next = std::lower_bound(
+          updates.begin(), updates.end(), span->start,
+          [](const TimelineSpan* update, Picoseconds time) { return update->start < time; });
+      return next != updates.end() && (*next)->start < span->end;
+    };
+    const bool is_open = spans.size() >= kFewest && !has_update(spans.back()) &&
+                         std::all_of(spans.begin(), std::prev(spans.end()), has_update);
+    if (is_open) spans.pop_back();
+    return spans;
   }
 
   void steps_are(const std::vector<const TimelineSpan*>& spans) {
@@ -209,7 +227,7 @@ StepSource find_steps(Timeline& timeline, const SpanLaunches& launch,
       source = StepSource::kPattern;
     }
   } else if (const auto named = finder.ranges(rules.steps); !named.empty()) {
-    finder.steps_are(named);
+    finder.steps_are(finder.finished(named, finder.ranges(rules.optimizers)));
     source = StepSource::kAnnotation;
   } else if (finder.steps_end_with(finder.ranges(rules.optimizers), launch, intervals, rules)) {
     source = StepSource::kOptimizer;

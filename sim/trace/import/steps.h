@@ -13,10 +13,11 @@
 namespace zenflow::sim {
 
 /// Sets `timeline.steps`, by the first of these that finds any: ranges that match `pattern` (then
-/// nothing else is tried), ranges named as steps, optimizer ranges (optimizer_steps.h), the period
-/// of the kernels. Ranges of host threads go before their copies on the GPU; of several threads the
-/// one with most. Each span of the GPU gets the number of the step in which it was launched, or ran
-/// if its launch is not known. `intervals`: by track and start.
+/// nothing else is tried), ranges named as steps (but not a last one without an update, if all
+/// others have one: a profiler that is stopped in a step leaves it open), optimizer ranges
+/// (optimizer_steps.h), the period of the kernels. Ranges of host threads go before their copies on
+/// the GPU; of several threads the one with most. Each span of the GPU gets the number of the step
+/// in which it was launched, or ran if its launch is not known. `intervals`: by track and start.
 StepSource find_steps(Timeline& timeline, const SpanLaunches& launch,
                       const std::vector<HostInterval>& intervals, const TraceRules& rules,
                       const std::string& pattern);

@@ -96,7 +96,8 @@ Besides said_besides(std::string_view line) {
   if (line.find("....") != line.npos || line.find("\":") != line.npos) return {};
   std::string small(line);
   for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return {contains_any(small, kEvaluations), contains_any(small, kSavings)};
+  return {contains_any(small, kEvaluations), contains_any(small, kSavings),
+          small.find("skipping step") != small.npos};
 }
 
 std::string UsualSteps::text() const {
@@ -113,6 +114,7 @@ std::string UsualSteps::text() const {
   };
   leave_with(evaluating, "an evaluation");
   leave_with(saving, "saving");
+  leave_with(skipping, "an update that is skipped");
   leave_with(long_forward, "a long forward, as an evaluation makes it");
   return text + without;
 }
@@ -126,6 +128,7 @@ UsualSteps usual_iterations(const TimerSeries& iterations) {
     std::vector<double>& kind = i == 0           ? steps.first
                                 : also.evaluates ? steps.evaluating
                                 : also.saves     ? steps.saving
+                                : also.skips     ? steps.skipping
                                                  : steps.usual;
     kind.push_back(iterations.values[i]);
   }
@@ -149,6 +152,7 @@ UsualSteps usual_sums(const std::vector<SummedStep>& sums) {
                          sums[i].forward * backward > kLong * forward * sums[i].backward;
     std::vector<double>& kind = i == 0              ? steps.first
                                 : sums[i].evaluates ? steps.evaluating
+                                : sums[i].skips     ? steps.skipping
                                 : is_long           ? steps.long_forward
                                                     : steps.usual;
     kind.push_back(sums[i].sum());
@@ -166,6 +170,10 @@ UsualSteps TimerLog::usual_steps() const {
     steps.usual = iterations.values;
     for (const SummedStep& one : summed_steps) {
       if (!has_iterations) steps.usual.push_back(one.sum());
+    }
+    if (steps.usual.size() > 1) {
+      steps.first.push_back(steps.usual.front());
+      steps.usual.erase(steps.usual.begin());
     }
   }
   if (!has_iterations) steps.micro_steps = summed_micro_steps;

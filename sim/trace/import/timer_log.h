@@ -26,6 +26,7 @@ namespace zenflow::sim {
 struct Besides {
   bool evaluates = false;
   bool saves = false;
+  bool skips = false;  ///< an update, as fp16's gradients overflowed
 };
 
 /// All values of one name, in milliseconds, in the order of the log.
@@ -68,12 +69,13 @@ struct RankTimerSeries {
   std::vector<double> longest;
 };
 
-/// Whether a line says that the model is evaluated, or saved; settings, "eval_interval .... 100",
-/// do not.
+/// Whether a line says that the model is evaluated, or saved, or an update skipped; settings,
+/// "eval_interval .... 100", do not.
 [[nodiscard]] Besides said_besides(std::string_view line);
 
 /// The steps of a log that are like each other: without the first, which allocates and compiles,
-/// and those with an evaluation or with saving, as long as any other is there. DeepSpeed's timers
+/// and those with an evaluation or with saving or without an update, as long as any other is there;
+/// else without the first alone. DeepSpeed's timers
 /// of phases hold no saving, and evaluations only in the next step's forward; where none is spoken
 /// of, one half as long again as most, also beside its backward, shows it.
 struct UsualSteps {
@@ -81,6 +83,7 @@ struct UsualSteps {
   std::vector<double> first;       ///< none or one
   std::vector<double> evaluating;  ///< maybe saving, too
   std::vector<double> saving;
+  std::vector<double> skipping{};
   std::vector<double> long_forward{};
   std::size_t micro_steps = 1;  ///< of each; 0: the log has timers of micro steps alone
 
@@ -94,6 +97,7 @@ struct SummedStep {
   double backward = 0;
   double optimizer = 0;
   bool evaluates = false;  ///< the log says so
+  bool skips = false;      ///< the same
 
   [[nodiscard]] double sum() const { return forward + backward + optimizer; }
 };

@@ -170,7 +170,7 @@ std::vector<double> step_seconds(const ImportedTrace& trace, const TraceAnalysis
     const TimerLog& log = *trace.timers;
     for (std::size_t i = 0; i < log.iterations.values.size(); ++i) {
       const Besides& also = log.iterations.besides[i];
-      const bool is_usual = !also.evaluates && !also.saves;
+      const bool is_usual = !also.evaluates && !also.saves && !also.skips;
       if (is_usual) seconds.push_back(1e-3 * log.iterations.values[i]);
     }
     return seconds;
@@ -197,8 +197,7 @@ std::optional<StepTime> step_time(const ImportedTrace& trace, const TraceBaselin
     return StepTime{median(windows), windows.size() * static_cast<std::size_t>(window), window};
   }
   if (!baseline.step_seconds || !std::isfinite(*baseline.step_seconds)) return std::nullopt;
-  const std::size_t timed = steps.empty() ? trace.timeline.steps.size() : steps.size();
-  return StepTime{*baseline.step_seconds, std::max<std::size_t>(1, timed)};
+  return StepTime{*baseline.step_seconds, std::max<std::size_t>(1, baseline.counted)};
 }
 
 /// As zenflow-sim runs it: a simulated run is matched task by task.

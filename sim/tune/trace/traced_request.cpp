@@ -140,9 +140,10 @@ void set_host_memory(TraceReading& reading) {
   }
 }
 
-/// "Tesla V100-SXM2-16GB": bytes; 0 if the name does not say.
+/// "Tesla V100-SXM2-16GB", "A100-SXM4-80GB MIG 2g.20gb" (the slice's): bytes; 0 if the name does
+/// not say.
 std::int64_t memory_in_name(std::string_view name) {
-  const std::size_t end = name.find("GB");
+  const std::size_t end = std::max(name.rfind("GB") + 1, name.rfind("gb") + 1) - 1;
   if (end == name.npos || end == 0) return 0;
   std::size_t first = end;
   while (first > 0 && std::isdigit(static_cast<unsigned char>(name[first - 1])) != 0) --first;
@@ -161,6 +162,12 @@ void bound_gpu_memory(TraceReading& reading) {
   const double profiled = read_hardware_profile(reading.hardware).gpu.memory.value();
   for (const std::string& name : reading.traced.devices) {
     const std::int64_t memory = memory_in_name(name);
+    if (memory == 0 && name.find("Laptop") != name.npos) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("{}: a laptop's card has not the memory of profile {}, and the trace "
+                              "does not say how much: --gpu-memory",
+                              name, reading.result.base_profile));
+    }
     if (memory == 0 || static_cast<double>(memory) >= profiled) continue;
     set_number(reading.hardware, "gpu.memory", fmt::format("{} B", memory), "the GPU's name");
     reading.result.facts.push_back(
