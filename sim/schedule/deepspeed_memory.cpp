@@ -298,6 +298,16 @@ void declare_parameters(const Job& job, double b, HostMemory& host) {
              b * (job.partition() - in_ram));
 }
 
+void declare_parameter_symbols(const DeepSpeedConfig& config, double partition,
+                               ProgramBuilder& builder) {
+  builder.symbol({"px", std::min(partition, static_cast<double>(config.max_in_cpu)),
+                  "parameters of one rank in RAM: offload_param.max_in_cpu"});
+  builder.symbol({"qp",
+                  static_cast<double>(config.param_buffer_count) *
+                      static_cast<double>(config.param_buffer_size),
+                  "offload_param's buffer_count times buffer_size"});
+}
+
 /// The running sum: stage 3 has one flat buffer, stages 1 and 2 one buffer a tensor, whole even
 /// where a rank has only a part of it.
 void declare_running_sum(const Job& job, double elements, double b, HostMemory& host) {
@@ -329,17 +339,20 @@ void declare_processes(const Job& job, ProgramBuilder& builder) {
                   .of_framework = true});
 }
 
+void declare_offloaded_parameters(const Job& job, ProgramBuilder& builder) {
+  if (job.deepspeed.zero_stage != 3 || job.deepspeed.offload_param == OffloadDevice::kNone) return;
+  declare_parameter_symbols(job.deepspeed, job.partition(), builder);
+  HostMemory host(job, true, builder);
+  declare_parameters(job, builder.element_bytes(), host);
+  host.finish();
+}
+
 void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, ProgramBuilder& builder) {
   const double b = builder.element_bytes();
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const DeepSpeedConfig& config = job.deepspeed;
   builder.symbol({"c", kept.elements, "parameters of one rank that its CPU updates"});
-  builder.symbol({"px", std::min(job.partition(), static_cast<double>(config.max_in_cpu)),
-                  "parameters of one rank in RAM: offload_param.max_in_cpu"});
-  builder.symbol({"qp",
-                  static_cast<double>(config.param_buffer_count) *
-                      static_cast<double>(config.param_buffer_size),
-                  "offload_param's buffer_count times buffer_size"});
+  declare_parameter_symbols(config, job.partition(), builder);
   const bool all = std::abs(kept.elements / job.partition() - 1) < 1e-9;
   HostMemory host(job, all, builder);
   declare_parameters(job, b, host);

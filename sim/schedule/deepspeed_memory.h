@@ -50,8 +50,11 @@ struct DeepSpeedHostMemory {
   double elements = 0;       ///< of a rank that are updated on the CPU, symbol c
   bool nvme = false;         ///< optimizer state and gradients are swapped by sub-groups
 };
-/// Declares it for the node. Adds the symbol c.
+/// Declares it for the node, and stage 3's offload_param. Adds the symbol c.
 void declare_host_memory(const Job& job, const DeepSpeedHostMemory& kept, ProgramBuilder& builder);
+
+/// Stage 3's offload_param alone, where the optimizer is on the GPU. Adds the symbols px and qp.
+void declare_offloaded_parameters(const Job& job, ProgramBuilder& builder);
 
 /// Moments of the columns that ZenFlow updates on the GPU: on every rank, in stage 3 sharded; with
 /// zenflow.offload in host memory. `elements`: of one rank.

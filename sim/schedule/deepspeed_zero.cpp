@@ -11,9 +11,11 @@
 ///   Adam         28       fp32 weight, gradient and two moments read, all but the gradient written
 ///   copy back    4 + b    to the weights
 ///
-/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies.
-/// Source: deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (step, unscale_and_clip_grads),
-/// runtime/engine.py (allreduce_gradients), runtime/bf16_optimizer.py.
+/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies. Stage 3's
+/// offload_param does not need an offloaded optimizer: b p come down after the step, and are
+/// fetched again by every forward and backward. Source: deepspeed/runtime/zero/stage_1_and_2.py,
+/// stage3.py (step, unscale_and_clip_grads), runtime/engine.py (allreduce_gradients),
+/// runtime/bf16_optimizer.py.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -37,6 +39,12 @@ double step_bytes(DType dtype) {
   return b + kNormBytes + copies + kUnscaleBytes + kAdamBytes;
 }
 
+/// Stage 3 can keep the 16-bit weights on the host though the optimizer is on the GPU
+/// (deepspeed/runtime/zero/stage3.py: offload_param is read by itself).
+bool offloads_parameters(const Job& job) {
+  return job.deepspeed.zero_stage == 3 && job.deepspeed.offload_param != OffloadDevice::kNone;
+}
+
 class DeepSpeedZero final : public Schedule {
  public:
   [[nodiscard]] std::string_view name() const override { return "deepspeed-zero"; }
@@ -51,8 +59,8 @@ class DeepSpeedZero final : public Schedule {
     if (job.deepspeed.offload_optimizer != OffloadDevice::kNone) {
       notes.emplace_back("deepspeed-zero: offload_optimizer has no effect: nothing is offloaded");
     }
-    if (job.deepspeed.offload_param != OffloadDevice::kNone) {
-      notes.emplace_back("deepspeed-zero: offload_param has no effect: nothing is offloaded");
+    if (job.deepspeed.offload_param != OffloadDevice::kNone && job.deepspeed.zero_stage < 3) {
+      notes.emplace_back("deepspeed-zero: offload_param has no effect below ZeRO stage 3");
     }
     if (job.deepspeed.zero_stage == 0 && job.scenario.training.dtype == DType::kBf16 &&
         !job.has(Change::kBf16WithoutZero)) {
@@ -76,8 +84,14 @@ class DeepSpeedZero final : public Schedule {
     return accumulation_windows(job, steps);
   }
   [[nodiscard]] ClosedForm closed_form(const Job& job) const override {
-    return {0, 0, {0, job.deepspeed.gradient_accumulation_steps - 1}};
+    const std::int64_t g = job.deepspeed.gradient_accumulation_steps;
+    if (!offloads_parameters(job)) return {0, 0, {0, g - 1}};
+    const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+    return {b * job.partition() / static_cast<double>(g),
+            b * stage3_gathers(job).in_a_step() / static_cast<double>(job.scenario.ranks()),
+            {0, g - 1}};
   }
+  void check(const Job& job) const override { check_parameter_nvme(job, name()); }
   [[nodiscard]] Program build(const Job& job, std::span<const WindowShape> shapes) const override;
 };
 
@@ -99,6 +113,7 @@ class ZeroEmitter {
 
   void declare_memory() {
     declare_processes(job_, builder_);
+    declare_offloaded_parameters(job_, builder_);
     if (stage_ > 0) {
       declare_gpu_memory(job_, builder_);
     } else {
@@ -140,12 +155,15 @@ class ZeroEmitter {
       const bool reduces = stage_ >= 2 || boundary;
       builder_.reduce_gradients(reduces);
       if (reduces) bucket_memory_->begin();
-      builder_.forward_backward(
-          before, {.enabled = stage_ == 3, .deepspeed = stage_ == 3 ? &gathers_ : nullptr},
-          [&](std::size_t bucket, const PerClass& reduced) {
-            if (reduces) bucket_memory_->reduced(bucket, reduced[0]);
-            return wait_unless_overlapped(reduced);
-          });
+      builder_.forward_backward(before,
+                                {.enabled = stage_ == 3,
+                                 .from_host = offloads_parameters(job_),
+                                 .from_nvme = offloads_parameters(job_) && on_nvme(),
+                                 .deepspeed = stage_ == 3 ? &gathers_ : nullptr},
+                                [&](std::size_t bucket, const PerClass& reduced) {
+                                  if (reduces) bucket_memory_->reduced(bucket, reduced[0]);
+                                  return wait_unless_overlapped(reduced);
+                                });
       before.assign(builder_.classes(), {});
       const TaskId last = builder_.last_compute(0);
       if (reduces) bucket_memory_->end(last);
@@ -179,13 +197,32 @@ class ZeroEmitter {
     ready_.assign(builder_.classes(), {});
     // Partitions may be fetched once they are written.
     if (stage_ == 3) {
-      for (std::size_t c = 0; c < updated.size(); ++c) ready_[c] = {updated[c]};
+      for (std::size_t c = 0; c < updated.size(); ++c) ready_[c] = {written(c, updated[c])};
     }
     if (stage_ != 1 && stage_ != 2) return;
     const double bytes = b_ * owned_ * builder_.ranks();
     const TaskId gathered = builder_.collective(
         Operation::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, updated);
     for (After& after : ready_) after = {gathered};
+  }
+
+  [[nodiscard]] bool on_nvme() const {
+    return job_.deepspeed.offload_param == OffloadDevice::kNvme;
+  }
+
+  /// Where offload_param keeps the updated weights, page-locked: cast on the GPU, which waits for
+  /// their copy.
+  TaskId written(std::size_t rank_class, TaskId updated) {
+    if (!offloads_parameters(job_)) return updated;
+    const double bytes = b_ * owned_;
+    const TaskId down = builder_.copy(rank_class, Operation::kD2H, 0, bytes, {updated});
+    builder_.hold_compute(rank_class, down);
+    const double swapped = gathers_.on_nvme * bytes;
+    if (swapped == 0) return down;
+    const Seconds time =
+        nvme_time(*job_.scenario.hardware.nvme, NvmeAccess::kWrite, Bytes(swapped));
+    return builder_.add(builder_.cluster().classes[rank_class].nvme_write, to_picoseconds(time),
+                        builder_.label(Operation::kNvmeWrite, 0, swapped), {down});
   }
 
   const Job& job_;
@@ -204,7 +241,8 @@ class ZeroEmitter {
 
 /// The job as it runs: of what ignored() names, offloading and fp32 sums are not there.
 Job without_offloading(Job job) {
-  job.deepspeed.offload_optimizer = job.deepspeed.offload_param = OffloadDevice::kNone;
+  job.deepspeed.offload_optimizer = OffloadDevice::kNone;
+  if (!offloads_parameters(job)) job.deepspeed.offload_param = OffloadDevice::kNone;
   job.deepspeed.fp32_gradient_sums = false;
   return job;
 }

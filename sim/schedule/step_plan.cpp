@@ -66,6 +66,8 @@ PlannedLayer planned_layer(const Job& job, const Layer& layer, LayerTime time, b
   planned.forward = to_picoseconds(std::max(time.forward, host.forward));
   if (again) host.backward += host.forward;
   planned.backward = to_picoseconds(std::max(backward, host.backward));
+  planned.launching =
+      planned.forward + planned.backward - to_picoseconds(time.forward) - to_picoseconds(backward);
   return planned;
 }
 

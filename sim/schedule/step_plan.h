@@ -12,7 +12,9 @@ struct PlannedLayer {
   double parameters = 0;  ///< trained: those with gradients
   double weights = 0;     ///< all, frozen ones as elements of the training type of as many bytes
   Picoseconds forward;
-  Picoseconds backward;         ///< with recomputation, and the copy of gradients into buckets
+  Picoseconds backward;  ///< with recomputation, and the copy of gradients into buckets
+  Picoseconds
+      launching;  ///< of both: the GPU's waiting for the host, which launches and runs hooks
   double activation_bytes = 0;  ///< kept from forward to backward
   double transient_bytes = 0;   ///< held during backward only
   double logit_bytes = 0;

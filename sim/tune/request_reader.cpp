@@ -321,6 +321,14 @@ void complete_request(const TuneFlags& flags, std::optional<Family> family, Load
     check_measured_batch(request);
     request.measured_step = measured_step_of(*flags.measured_step);
   }
+  const DeepSpeedConfig& base = request.job.deepspeed;
+  if (request.family == Family::kDeepSpeed && base.zero_stage == 3 &&
+      base.offload_param != OffloadDevice::kNone &&
+      base.offload_optimizer == OffloadDevice::kNone) {
+    loaded.warnings.emplace_back(
+        "offload_param without offload_optimizer is not searched: yours is compared as if its "
+        "weights stayed on the GPU (zenflow-sim run simulates it)");
+  }
   for (std::string& one : job_notes(request.job, request.family != Family::kLive)) {
     loaded.warnings.push_back(std::move(one));
   }
