@@ -91,6 +91,13 @@ bool cpu_keeps_up(const SimulationResult& result) {
 }
 
 std::string advice_on_interval(const Facts& facts) {
+  const std::int64_t own = *facts.result.update_interval;
+  // hf and accelerate have windows of gradient_accumulation_steps.
+  const Job longer = with_update_interval(facts.job, own + 1);
+  if (facts.schedule.zenflow(longer)->update_interval == own) {
+    return "raise gradient_accumulation_steps, which its windows are under this launcher, whatever "
+           "update_interval says";
+  }
   for (std::int64_t interval = *facts.result.update_interval + 1;; ++interval) {
     const Job job = with_update_interval(facts.job, interval);
     if (facts.schedule.closed_form(job).staleness_steps.max > job.scenario.max_staleness) break;
@@ -115,17 +122,17 @@ std::string advice_on_bandwidth(const Facts& facts) {
         scaled(scaled(facts.job.scenario.hardware, Resource::kCpuOptimizer, factor),
                Resource::kDram, factor);
     if (cpu_keeps_up(simulate_schedule(faster, facts.schedule))) {
-      return fmt::format("give the optimizer {:.1f} times the memory bandwidth", factor);
+      return fmt::format("{:.1f} times the optimizer's memory bandwidth would hide it", factor);
     }
   }
-  return "ten times the optimizer's memory bandwidth would not hide it either";
+  return "ten times the optimizer's memory bandwidth would not hide it";
 }
 
 std::string explain_cpu_with_zenflow(const Facts& facts) {
-  return fmt::format("the CPU optimizer needs {} for a {} window of {} steps: {}, or {}",
+  const auto steps = static_cast<std::uint64_t>(*facts.result.update_interval);
+  return fmt::format("the CPU optimizer needs {} for a {} window of {}: {}; {}",
                      format_seconds(facts.update), format_seconds(facts.window),
-                     *facts.result.update_interval, advice_on_interval(facts),
-                     advice_on_bandwidth(facts));
+                     counted(steps, "step"), advice_on_interval(facts), advice_on_bandwidth(facts));
 }
 
 /// Whether more threads would shorten the step, and by how much: both times.
@@ -184,7 +191,27 @@ std::string explain_copies(const Facts& facts, WaitCause cause) {
   return sentence + ", or a larger micro batch";
 }
 
+/// Share of what counts as computing in which the GPU waits for the host to launch kernels and to
+/// run DeepSpeed's hooks.
+double launching_share(const Facts& facts) {
+  if (live_kind(facts.schedule.name())) return 0;
+  double launching = 0;
+  for (const PlannedLayer& layer : plan_step(facts.job).layers) {
+    launching += static_cast<double>(layer.launching.count);
+  }
+  return launching / facts.result.compute;
+}
+
 std::string explain_gpu(const Facts& facts) {
+  constexpr double kMuch = 0.2;
+  if (const double share = launching_share(facts); share > kMuch) {
+    return fmt::format(
+        "the host bounds the step: in {} of the time that counts as computing the GPU waits for it "
+        "to launch kernels{}: a larger micro batch{} helps; a faster GPU gains little",
+        format_percent(share),
+        facts.job.deepspeed.zero_stage == 3 ? " and run stage 3's hooks" : "",
+        facts.job.deepspeed.zero_stage == 3 ? ", or a lower stage if it fits," : "");
+  }
   return fmt::format(
       "the GPU computes {} of the time, so it bounds the step: a faster GPU, less recomputation "
       "or better kernels help; faster copies or CPUs gain at most {}",

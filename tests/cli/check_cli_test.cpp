@@ -93,6 +93,15 @@ TEST_F(CheckCli, AnswersOnOneScreen) {
   EXPECT_LE(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 45);
 }
 
+// As `run` warns of it.
+TEST_F(CheckCli, SaysWhatHasNoEffect) {
+  folder_.write("sums.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 2}, "data_types": {"grad_accum_dtype": "fp32"}})");
+  const json check = checked({"--ds", "sums.json", "--model", "meta-llama/Llama-3.2-1B", "--gpu",
+                              "a100_sxm_80g", "--ram", "256GB"});
+  EXPECT_THAT(check.at("notes").dump(), HasSubstr("grad_accum_dtype fp32 has no effect"));
+}
+
 TEST_F(CheckCli, IsWhatTheOtherCommandsSay) {
   const json check = checked(job());
   const json run_result = result_of("run", job()).at("results").at(0);

@@ -820,11 +820,32 @@ TEST_F(Cli, RunsSubGroupsOfAnySize) {
   EXPECT_NE(host_memory("0"), host_memory("1e14"));
 }
 
+// Under hf a window is gradient_accumulation_steps, and raising update_interval raises nothing.
+TEST_F(Cli, ExplainsZenFlowUnderALauncherThatDropsItsInterval) {
+  const std::string scenario = std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/llama2_7b_4xa100.yaml";
+  const Outcome outcome =
+      run({"explain", scenario, "--schedule", "deepspeed-zenflow", "--target", "hf"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("raise gradient_accumulation_steps"));
+}
+
+// Modules of stage 3 are gathered by the host one by one: a faster GPU waits as long.
+TEST_F(Cli, ExplainsThatTheHostBoundsAStep) {
+  folder_.write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 3}})");
+  const auto explain = [this](const char* gpu) {
+    return run_json({"explain", "--ds", "ds.json", "--model", "meta-llama/Llama-3.2-1B", "--gpu",
+                     gpu, "--gpus", "4", "--ram", "1TB", "--sequence-length", "1024"})
+        .dump();
+  };
+  EXPECT_THAT(explain("b200"), HasSubstr("the host bounds the step"));
+  EXPECT_THAT(explain("b200"), HasSubstr("stage 3's hooks"));
+}
+
 TEST_F(Cli, RunAndFitSayTheSameOfMemory) {
   int with_framework = 0;
   for (const char* name : {"llama2_7b_4xa100", "llama2_7b_2xh100", "qwen2_5_3b_2xa100_40g"}) {
-    const std::string scenario =
-        std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/" + name + ".yaml";
+    const std::string scenario = std::string(ZENFLOW_SOURCE_DIR) + "/scenarios/" + name + ".yaml";
     const json ran = run_json({"run", scenario})["results"];
     const json fitted = run_json({"fit", scenario})["results"];
     ASSERT_EQ(ran.size(), fitted.size());

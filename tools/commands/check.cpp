@@ -154,10 +154,12 @@ nlohmann::ordered_json changes_json(const sim::JobCheck& check) {
 }
 
 /// What a user should know of how the job was read.
-std::vector<std::string> notes_of(const sim::JobScenario& scenario, const sim::Job& job) {
+std::vector<std::string> notes_of(const sim::JobScenario& scenario, const sim::Job& job,
+                                  const sim::Schedule& schedule) {
   std::vector<std::string> notes = scenario.notes;
   for (const std::vector<std::string>& more :
-       {job.scenario.notes, job.deepspeed.warnings, job_notes(job, true)}) {
+       {job.scenario.notes, job.deepspeed.warnings, ignored_settings(schedule, job),
+        job_notes(job, true)}) {
     notes.insert(notes.end(), more.begin(), more.end());
   }
   return notes;
@@ -248,7 +250,7 @@ int check_command(const CommonOptions& common, const CheckOptions& options) {
   const sim::JobScenario scenario = assemble_job(common.job, load.overrides);
   const sim::ScenarioTree tree = sim::load_scenario_tree(scenario.root, load);
   const LoadedJob loaded = finish_job(common, sim::read_scenario(tree, load.overrides));
-  const std::vector<std::string> notes = notes_of(scenario, loaded.job);
+  const std::vector<std::string> notes = notes_of(scenario, loaded.job, *loaded.schedules.front());
   for (const std::string& note : notes) {
     if (!common.quiet) complain("zenflow-sim: " + note + "\n");
   }
