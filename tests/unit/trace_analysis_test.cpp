@@ -387,6 +387,20 @@ TEST(TraceAnalysis, AnEvaluationIsInTheStepInWhichItRuns) {
   EXPECT_THAT(apart(100), ElementsAre("", "evaluation", "", "", "", ""));
 }
 
+// A GPU that waits for a loop's next batch waits for a launch; no graph and no fusion helps.
+TEST(TraceAnalysis, SaysThatALoopWaitedForItsData) {
+  const auto text_of = [](const char* name) {
+    const ImportedTrace trace =
+        import_text(trace_of(launch("cudaLaunchKernel", "1", "2", 1), kernel("a", "5", "20", 1),
+                             event("user_annotation", name, "100", "100", "10", "60"),
+                             launch("cudaLaunchKernel", "80", "2", 2), kernel("a", "84", "20", 2)));
+    return trace_text(trace, analyze(trace, default_rules()), "t", false);
+  };
+  EXPECT_THAT(text_of("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+              HasSubstr("the loop was 0.060 ms in enumerate(DataLoader)"));
+  EXPECT_THAT(text_of("something else"), ::testing::Not(HasSubstr("DataLoader")));
+}
+
 // A range of every step, whatever it is called.
 TEST(TraceAnalysis, WhatEveryStepHasTellsNoneApart) {
   std::string ranges;
@@ -699,7 +713,7 @@ TEST(TraceAnalysis, SaysWhatTookLongestAndHowWell) {
   const std::string text = trace_text(trace, analysis, "t", false);
   for (const char* part :
        {"kernels, longest in all", "operators of the host", "512 x 1024 x 256 c10::BFloat16",
-        "bus GB/s", "150.0", "Steps vary by 9.1 %", "median 0.110 ms"}) {
+        "bus GB/s", "150.0", "All steps vary by 9.1 %", "median 0.110 ms"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -735,7 +749,7 @@ TEST(TraceAnalysis, ReportsAsJsonAndText) {
   EXPECT_EQ(json["left_out"][0]["what"], "cpu_op");
   EXPECT_EQ(json["left_out"][0]["time_ms"], 0.002);
   const std::string text = trace_text(trace, analysis, "t.json", false);
-  for (const char* part : {"1 steps (by annotation): mean 0.100 ms", "DtoH Device -> Pageable",
+  for (const char* part : {"1 step (by annotation): mean 0.100 ms", "DtoH Device -> Pageable",
                            "8.00", "without a phase, longest", "cpu_op", "idle as HTA counts it"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

@@ -1,5 +1,7 @@
 #include "sim/calibrate/trace/trace_fit_text.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace zenflow::sim {
@@ -22,13 +24,15 @@ std::string run_text(const TraceBaseline& run) {
   if (is_repetition) text += fmt::format("  {}\n", kStepsOrLayers);
   for (const DeviceAnalysis& device : run.analysis.devices) {
     text +=
-        fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms; idle by cause:", device.device,
+        fmt::format("  GPU {}: computes {:.1f} % of {:.3f} ms", device.device,
                     device.span().count > 0 ? 100.0 * static_cast<double>(device.compute.count) /
                                                   static_cast<double>(device.span().count)
                                             : 0.0,
                     to_milliseconds(device.span()));
+    bool is_first = true;
     for (std::size_t i = 0; i < kTraceCauses; ++i) {
       if (device.stall[i].count == 0) continue;
+      if (std::exchange(is_first, false)) text += "; idle by cause:";
       text += fmt::format(" {} {:.3f} ms", name_of(static_cast<WaitCause>(i)),
                           to_milliseconds(device.stall[i]));
     }

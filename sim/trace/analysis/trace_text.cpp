@@ -35,7 +35,7 @@ std::string shortened(const std::string& name) {
 std::string usual_text(const std::vector<StepAnalysis>& steps) {
   const UsualMean usual = usual_mean(steps);
   if (usual.steps == steps.size() || !usual.milliseconds) return "";
-  return fmt::format("mean of {} steps: {:.3f} ms{}\n", usual.steps, *usual.milliseconds,
+  return fmt::format("mean of {}: {:.3f} ms{}\n", counted(usual.steps, "step"), *usual.milliseconds,
                      apart_text(steps));
 }
 
@@ -65,9 +65,9 @@ std::string steps_text(const TraceAnalysis& analysis) {
   const std::string source = analysis.step_source == StepSource::kPeriod
                                  ? std::string(kStepsOrLayers) + " --steps REGEX says"
                                  : "by " + to_string(analysis.step_source);
-  return fmt::format("{} {} ({}): mean {:.3f} ms, shortest {}, longest {}\n{}{}\n",
-                     analysis.steps.size(),
-                     analysis.step_source == StepSource::kPeriod ? "repetitions" : "steps", source,
+  const char* const noun = analysis.step_source == StepSource::kPeriod ? "repetition" : "step";
+  return fmt::format("{} ({}): mean {:.3f} ms, shortest {}, longest {}\n{}{}\n",
+                     counted(analysis.steps.size(), noun), source,
                      static_cast<double>(sum.count) / 1e9 / count, ms(shortest), ms(longest),
                      usual_text(analysis.steps), updates_text(analysis));
 }
@@ -91,6 +91,23 @@ std::string busy_text(const DeviceAnalysis& device, bool bold) {
   if (!rows.empty())
     text += format_table({"does not compute for", "ms", "share"}, rows, bold) + "\n";
   return text;
+}
+
+/// PyTorch names the range in which a loop waits for its next batch: kernels are launched late
+/// then, whatever launching takes.
+std::string loader_text(const TraceAnalysis& analysis, const DeviceAnalysis& device) {
+  Picoseconds waited;
+  for (const NamedTime& one : analysis.ranges) {
+    if (one.name.starts_with("enumerate(DataLoader)#")) waited += one.time;
+  }
+  const Picoseconds late = device.stall[static_cast<std::size_t>(WaitCause::kLaunch)];
+  // A twentieth of the span is worth a word.
+  constexpr std::int64_t kShare = 20;
+  if (kShare * late.count < device.span().count || 2 * waited.count < late.count) return "";
+  return fmt::format(
+      "launch: the loop was {} ms in enumerate(DataLoader); where that is most of it the GPU waits "
+      "for data (more workers, less work a sample), not for launches\n\n",
+      ms(waited));
 }
 
 std::string copies_text(const DeviceAnalysis& device, bool bold) {
@@ -233,7 +250,7 @@ std::string tables_text(const TraceTables& tables, bool bold) {
   if (tables.steps) {
     const StepVariation& steps = *tables.steps;
     text += fmt::format(
-        "Steps vary by {:.1f} % (standard deviation); median {:.3f} ms, {:.3f} to {:.3f}\n\n",
+        "All steps vary by {:.1f} % (standard deviation); median {:.3f} ms, {:.3f} to {:.3f}\n\n",
         steps.mean > 0 ? 100 * steps.deviation / steps.mean : 0, steps.median / 1e9,
         steps.least / 1e9, steps.most / 1e9);
   }
@@ -356,8 +373,8 @@ std::string trace_text(const ImportedTrace& trace, const TraceAnalysis& analysis
         fmt::format("device {} {}: {} kernels ({} collective), {} copies, {} memsets in {} ms\n\n",
                     device.device, device.name, device.kernels, device.collectives, device.copies,
                     device.memsets, ms(device.span()));
-    text += busy_text(device, bold) + copies_text(device, bold) + phases_text(device, bold) +
-            streams_text(device, bold);
+    text += busy_text(device, bold) + loader_text(analysis, device) + copies_text(device, bold) +
+            phases_text(device, bold) + streams_text(device, bold);
     if (device.without_launch > 0) {
       text += fmt::format("{} pieces of GPU work have no launching call in the trace.\n\n",
                           device.without_launch);
