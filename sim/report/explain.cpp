@@ -122,15 +122,15 @@ std::string advice_on_bandwidth(const Facts& facts) {
         scaled(scaled(facts.job.scenario.hardware, Resource::kCpuOptimizer, factor),
                Resource::kDram, factor);
     if (cpu_keeps_up(simulate_schedule(faster, facts.schedule))) {
-      return fmt::format("{:.1f} times the optimizer's memory bandwidth would hide it", factor);
+      return fmt::format(", or give the optimizer {:.1f} times the memory bandwidth", factor);
     }
   }
-  return "ten times the optimizer's memory bandwidth would not hide it";
+  return "; ten times the optimizer's memory bandwidth would not hide it";
 }
 
 std::string explain_cpu_with_zenflow(const Facts& facts) {
   const auto steps = static_cast<std::uint64_t>(*facts.result.update_interval);
-  return fmt::format("the CPU optimizer needs {} for a {} window of {}: {}; {}",
+  return fmt::format("the CPU optimizer needs {} for a {} window of {}: {}{}",
                      format_seconds(facts.update), format_seconds(facts.window),
                      counted(steps, "step"), advice_on_interval(facts), advice_on_bandwidth(facts));
 }

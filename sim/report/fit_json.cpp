@@ -111,7 +111,8 @@ Json result(const Job& job, const Fit& fit) {
   map["schedule"] = fit.schedule;
   if (fit.chosen_interval) map["update_interval"] = *fit.chosen_interval;
   map["fits"] = memory.fits;
-  map["gpu"] = place(fit, memory.gpu.total, memory.gpu_capacity, fit.gpu_peak_at, MemoryPlace::kGpu);
+  map["gpu"] =
+      place(fit, memory.gpu.total, memory.gpu_capacity, fit.gpu_peak_at, MemoryPlace::kGpu);
   map["host"] = place(fit, memory.limit(MemoryLimit::kHost).need, memory.host_capacity,
                       fit.host_peak_at, MemoryPlace::kHost);
   map["host"]["framework_bytes"] = whole(memory.host_framework);

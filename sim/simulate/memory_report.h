@@ -44,8 +44,9 @@ struct MemoryReport {
   }
 };
 
-/// What the peak of a place (the GPU's or the host's) consists of, as in JSON: names and whole bytes, without those of
-/// which there is nothing. The host's has what processes and PyTorch's allocators add as "framework".
+/// What the peak of a place (the GPU's or the host's) consists of, as in JSON: names and whole
+/// bytes, without those of which there is nothing. The host's has what processes and PyTorch's
+/// allocators add as "framework".
 [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> used_categories(
     const MemoryReport& report, MemoryPlace place);
 

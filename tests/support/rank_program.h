@@ -19,9 +19,10 @@ class RankProgram : public TrainProgram {
                                 {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
                                 {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
 #if defined(ZENFLOW_THREAD_SANITIZER)
-    // Debian's Open MPI is compiled without: how its threads, which move messages for whoever waits, wait for each
-    // other is not seen, and its locks are taken in both orders while it starts. A process that ends the job trains on
-    // while it sleeps for reports that are on their way.
+    // Debian's Open MPI is compiled without: how its threads, which move messages for whoever
+    // waits, wait for each other is not seen, and its locks are taken in both orders while it
+    // starts. A process that ends the job trains on while it sleeps for reports that are on their
+    // way.
     surroundings.environment["TSAN_OPTIONS"] =
         "ignore_noninstrumented_modules=1:detect_deadlocks=0:atexit_sleep_ms=0";
 #endif
