@@ -328,7 +328,7 @@ constexpr TopLevelKey kTopLevel[] = {
     {.key = "scheduler", .meaning = kNone},
     {.key = "gradient_clipping", .meaning = kModelled},
     {.key = "prescale_gradients", .meaning = kNone},
-    {.key = "gradient_predivide_factor", .meaning = kNone},
+    {.key = "gradient_predivide_factor", .meaning = unmodelled("1")},
     {.key = "communication_data_type", .meaning = unmodelled()},
     {.key = "seq_parallel_comm_data_type", .meaning = unmodelled(), .removed = {0, 16, 5}},
     {.key = "seq_parallel_communication_data_type", .meaning = unmodelled(), .since = {0, 16, 5}},
@@ -479,6 +479,20 @@ bool is_top_level_key(std::string_view key, const Version& version) {
   return std::any_of(std::begin(kTopLevel), std::end(kTopLevel), [&](const TopLevelKey& row) {
     return row.key == key && is_valid_in(row, version);
   });
+}
+
+// Source: class DtypeEnum of deepspeed/runtime/config.py.
+std::string_view data_type(std::string_view word) {
+  constexpr std::string_view kTypes[][4] = {
+      {"fp32", "float32", "float", "torch.float32"},
+      {"fp16", "float16", "half", "torch.float16"},
+      {"bf16", "bfloat16", "torch.bfloat16", "bf16"},
+      {"int8", "torch.int8", "int8", "int8"},
+  };
+  for (const auto& names : kTypes) {
+    if (std::find(std::begin(names), std::end(names), word) != std::end(names)) return names[0];
+  }
+  return "";
 }
 
 }  // namespace zenflow::sim

@@ -90,4 +90,9 @@ struct InnerKey {
 };
 [[nodiscard]] std::span<const InnerKey> inner_keys();
 
+/// From this release on data_types.param_dtype and buffer_dtype are read.
+inline constexpr Version kDataTypesSince = {0, 19, 2};
+/// "fp32", "fp16", "bf16" or "int8" for a word of data_types; empty: no data type.
+[[nodiscard]] std::string_view data_type(std::string_view word);
+
 }  // namespace zenflow::sim

@@ -58,7 +58,7 @@ TorchVersion parse_torch_version(std::string_view text) {
 std::vector<Rule> lint_rules() {
   std::vector<Rule> rules;
   for (const auto topic : {structure_rules(), zenflow_rules(), zenflow_behaviour_rules(),
-                           offload_rules(), batch_rules(), launcher_rules()}) {
+                           offload_rules(), batch_rules(), launcher_rules(), optimizer_rules()}) {
     rules.insert(rules.end(), topic.begin(), topic.end());
   }
   return rules;

@@ -66,6 +66,10 @@ std::string shown(const Node& node) {
   return node.quoted ? "\"" + node.scalar + "\"" : node.scalar;
 }
 
+bool makes_deepspeed_adam(const LintSettings& settings) {
+  return (settings.optimizer == "adam" || settings.optimizer == "adamw") && !settings.torch_adam;
+}
+
 std::vector<Edit> select_every_16_windows(const LintSettings& settings) {
   constexpr std::int64_t kFar = 1'000'000'000;
   const std::int64_t interval = settings.update_interval.value_or(0);
@@ -104,6 +108,11 @@ bool LintContext::flag(std::string_view path, bool fallback) const {
   return node == nullptr ? fallback : lax_boolean(*node).value_or(fallback);
 }
 
+bool LintContext::is_true(std::string_view path) const {
+  const Node* node = set(path);
+  return node != nullptr && is_true_in_python(*node);
+}
+
 bool LintContext::precision_flag(std::string_view path) const {
   if (has(Change::kStrictPrecision)) return flag(path, false);
   const Node* node = plain() ? find(path) : set(path);
@@ -131,7 +140,7 @@ void LintContext::report(const Rule& rule, Message message) {
   finding.path = halves_escaped(message.path);
   finding.what = halves_escaped(message.what);
   finding.instead = halves_escaped(message.instead);
-  finding.reference = rule.reference;
+  finding.reference = message.reference.empty() ? rule.reference : message.reference;
   // Under a parent of the wrong type nothing can be set; that is another finding.
   for (const Edit& edit : message.edits) {
     if (is_applicable(document_->root, edit)) continue;
@@ -180,6 +189,7 @@ void LintContext::read_rest() {
   s.bf16 = precision_flag(set("bf16") != nullptr ? "bf16.enabled" : "bfloat16.enabled");
   s.fp16 = precision_flag("fp16.enabled");
   s.optimizer = lower(text("optimizer.type", ""));
+  s.torch_adam = is_true("optimizer.params.torch_adam");
   s.gradient_clipping =
       number("gradient_clipping").value_or(has(Change::kClippingByDefault) ? 1.0 : 0.0);
   s.train_batch_size = integer("train_batch_size");

@@ -33,12 +33,16 @@ struct LintSettings {
   bool overlap_comm = false;
   bool bf16 = false;
   bool fp16 = false;
-  std::string optimizer;  ///< type in lower case; empty: none in the file
+  std::string optimizer;    ///< type in lower case; empty: none in the file
+  bool torch_adam = false;  ///< PyTorch's Adam in place of DeepSpeed's
   double gradient_clipping = 0;
   std::optional<std::int64_t> train_batch_size;
   std::optional<std::int64_t> micro_batch_size;
   std::optional<std::int64_t> accumulation_steps;
 };
+
+/// Whether the optimizer is DeepSpeed's own Adam: DeepSpeedCPUAdam where it is offloaded.
+[[nodiscard]] bool makes_deepspeed_adam(const LintSettings& settings);
 
 /// select_interval as 16 update windows; nothing if update_interval is no number or too large.
 [[nodiscard]] std::vector<Edit> select_every_16_windows(const LintSettings& settings);
@@ -59,6 +63,8 @@ class LintContext {
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view path) const;
   [[nodiscard]] std::optional<double> number(std::string_view path) const;
   [[nodiscard]] bool flag(std::string_view path, bool fallback) const;
+  /// What Python's `if` makes of the value; of none: false.
+  [[nodiscard]] bool is_true(std::string_view path) const;
   /// A flag of fp16 or bf16, false unless written: before kStrictPrecision whatever Python takes
   /// for true, "auto" too.
   [[nodiscard]] bool precision_flag(std::string_view path) const;
@@ -73,6 +79,7 @@ class LintContext {
     std::optional<Location> at{};             ///< else where `path` or its nearest parent stands
     std::optional<Severity> severity{};       ///< else the rule's
     std::optional<RejectedBy> rejected_by{};  ///< else the rule's
+    std::string_view reference{};             ///< else the rule's
   };
   void report(const Rule& rule, Message message);
   [[nodiscard]] std::vector<Finding> take() { return std::move(findings_); }

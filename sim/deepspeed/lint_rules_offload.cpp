@@ -100,10 +100,18 @@ void check_parameter_offload(LintContext& context, const Rule& rule) {
 }
 
 void check_offload_stage(LintContext& context, const Rule& rule) {
-  if (!offloads(context) || context.settings().stage != 0) return;
+  const LintSettings& s = context.settings();
+  if (!offloads(context) || s.stage != 0) return;
+  // These become DeepSpeed's optimizers for the CPU, whatever the stage.
+  const bool fails = makes_deepspeed_adam(s) || s.optimizer == "lion" || s.optimizer == "adagrad";
   context.report(rule, {.path = kOffload,
-                        .what = "without ZeRO (stage 0, the default) nothing is offloaded",
-                        .instead = "\"stage\": 2 in zero_optimization"});
+                        .what = fails ? "without ZeRO (stage 0, the default) nothing is offloaded, "
+                                        "but the optimizer is the one for the CPU: AssertionError "
+                                        "in the first step, as its parameters are on the GPU"
+                                      : "without ZeRO (stage 0, the default) nothing is offloaded",
+                        .instead = "\"stage\": 2 in zero_optimization",
+                        .severity = fails ? Severity::kError : Severity::kWarning,
+                        .rejected_by = fails ? RejectedBy::kEngine : RejectedBy::kNobody});
 }
 
 void check_pinned(LintContext& context, const Rule& rule) {
@@ -200,6 +208,21 @@ void check_two_bf16_blocks(LintContext& context, const Rule& rule) {
                         .edits = {erase_key("bfloat16")}});
 }
 
+/// 16-bit master weights are for DeepSpeedCPUAdam alone.
+void check_master_optimizer(LintContext& context, const Rule& rule, const std::string& path) {
+  const LintSettings& s = context.settings();
+  const bool offloaded = offloads(context);
+  if (s.zenflow || (offloaded && (s.optimizer.empty() || makes_deepspeed_adam(s)))) return;
+  context.report(rule, {.path = path,
+                        .what = offloaded ? "AssertionError: needs DeepSpeed's CPU Adam"
+                                          : "AssertionError: needs an offloaded optimizer",
+                        .instead = "false, or offload_optimizer with Adam or AdamW",
+                        .edits = {set_key(path, "false")},
+                        .rejected_by = RejectedBy::kEngine,
+                        .reference = "deepspeed/runtime/base_optimizer.py "
+                                     "_configure_master_weights; zero/stage_1_and_2.py"});
+}
+
 void check_master_stage(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
   const bool new_rule = has_change(context.options().version, Change::kEngineRunsBackward);
@@ -208,9 +231,17 @@ void check_master_stage(LintContext& context, const Rule& rule) {
   const std::string bf16_master = block + ".bf16_master_weights_and_grads";
   const bool strict = context.has(Change::kStrictPrecision);
   for (const std::string& path : {std::string("fp16.fp16_master_weights_and_grads"), bf16_master}) {
-    if (!context.precision_flag(path) || !wrong) continue;
+    if (!context.precision_flag(path)) continue;
     // The older readers know no such key of bf16, and look at fp16's only where it is enabled.
     if (!strict && (path == bf16_master || !s.fp16)) continue;
+    if (!wrong) {
+      // bf16 states may stay on the GPU with their master weights.
+      const bool on_gpu = path == bf16_master &&
+                          (!new_rule || (!offloads(context) &&
+                                         context.flag(block + ".bf16_optimizer_states", false)));
+      if (!on_gpu) check_master_optimizer(context, rule, path);
+      continue;
+    }
     context.report(rule, {.path = path,
                           .what = new_rule ? "AssertionError: needs ZeRO"
                                            : "AssertionError: stage 2 only before 0.18.3",
@@ -389,7 +420,8 @@ constexpr Rule kRules[] = {
     {"ZF066", Severity::kWarning, RejectedBy::kNobody, "parameter offload below stage 3",
      "deepspeed/runtime/zero/offload_config.py", check_parameter_offload},
     {"ZF067", Severity::kWarning, RejectedBy::kNobody, "offload without ZeRO",
-     "deepspeed/runtime/engine.py", check_offload_stage},
+     "deepspeed/runtime/engine.py zero_use_cpu_optimizer; ops/adam/cpu_adam.py step",
+     check_offload_stage},
     {"ZF068", Severity::kWarning, RejectedBy::kNobody, "pageable offload copies",
      "DeepSpeed #8207, #7689", check_pinned},
     {"ZF069", Severity::kWarning, RejectedBy::kNobody, "copies that wait for backward",

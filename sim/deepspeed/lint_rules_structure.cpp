@@ -212,7 +212,27 @@ void check_hjson(LintContext& context, const Rule& rule) {
   }
 }
 
+/// Of a field and its alias pydantic reads the alias; the field's own name is left over.
+void check_alias(LintContext& context, const Rule& rule) {
+  constexpr std::string_view kPrefix = "stage3_";
+  const Node* zero = context.set("zero_optimization");
+  if (zero == nullptr || !zero->is_map()) return;
+  for (const Node::Entry& entry : zero->entries) {
+    const std::string alias = std::string(kPrefix) + entry.key;
+    const Node* other = zero->find(alias);
+    if (other == nullptr || is_auto(entry.value) || is_auto(*other)) continue;
+    if (look_up(context.options().version, "zero_optimization", alias).field == nullptr) continue;
+    context.report(rule, {.path = joined("zero_optimization", entry.key),
+                          .what = fmt::format("stands beside its other name {}: ValidationError "
+                                              "(extra_forbidden)",
+                                              alias),
+                          .instead = "one of the two",
+                          .at = entry.key_at});
+  }
+}
+
 void check_unknown_keys(LintContext& context, const Rule& rule) {
+  check_alias(context, rule);
   for_each_entry(context, [&](std::string_view block, const Node::Entry& entry) {
     const Lookup found = look_up(context.options().version, block, entry.key);
     if (found.field != nullptr || found.other != nullptr) return;
@@ -461,12 +481,30 @@ void check_communication_type(LintContext& context, const Rule& rule) {
     context.report(rule, {.path = path,
                           .what = fmt::format("{} is not one of fp16, {}, fp32: DeepSpeed stops",
                                               shown(*node), bf16),
-                          .instead = "one of them, or leave it out"});
+                          .instead = "one of them, or leave it out",
+                          .reference = "deepspeed/runtime/config.py get_communication_data_type"});
+  }
+}
+
+void check_data_types(LintContext& context, const Rule& rule) {
+  for (const char* key : {"grad_accum_dtype", "param_dtype", "buffer_dtype"}) {
+    const bool always = std::string_view(key) == "grad_accum_dtype";
+    const std::string path = joined("data_types", key);
+    const Node* node = context.set(path);
+    if (node == nullptr || (!always && context.options().version < kDataTypesSince)) continue;
+    if (node->quoted && !data_type(node->scalar).empty()) continue;
+    context.report(rule, {.path = path,
+                          .what = fmt::format("{} is no data type: ValueError", shown(*node)),
+                          .instead = "\"fp32\", \"bf16\" or \"fp16\", or leave it out",
+                          .rejected_by = RejectedBy::kEngine,
+                          .reference = "deepspeed/runtime/config.py DtypeEnum; runtime/engine.py "
+                                       "get_data_types"});
   }
 }
 
 void check_choices(LintContext& context, const Rule& rule) {
   check_communication_type(context, rule);
+  check_data_types(context, rule);
   for_each_value(context, [&](const Field& field, const std::string& path, const Node& node) {
     if (field.choices.empty() || !node.is_scalar() || !node.quoted) return;
     std::vector<std::string> known;
@@ -577,7 +615,9 @@ void check_deprecated(LintContext& context, const Rule& rule) {
     const Node* written = context.find(path);
     if (written == nullptr || is_auto(*written)) continue;
     const std::string replacement = joined("zero_optimization", row.replacement);
-    const bool both = !row.replacement.empty() && context.find(replacement) != nullptr;
+    const std::string alias = joined("zero_optimization", "stage3_" + std::string(row.replacement));
+    const bool both = !row.replacement.empty() &&
+                      (context.find(replacement) != nullptr || context.find(alias) != nullptr);
     std::vector<Edit> edits = {erase_key(path)};
     if (!both && !row.replacement.empty() && context.flag(path, false)) {
       edits.insert(edits.begin(), set_key(replacement, std::string(row.value)));

@@ -279,8 +279,17 @@ void check_zero_interval(LintContext& context, const Rule& rule) {
 
 void check_untested_optimizer(LintContext& context, const Rule& rule) {
   const char* path = "zero_allow_untested_optimizer";
-  if (!context.settings().zenflow || context.has(Change::kNativeWorker)) return;
-  if (context.settings().stage == 0 || context.flag(path, false)) return;
+  const LintSettings& s = context.settings();
+  if (s.stage == 0 || context.is_true(path)) return;
+  if (!s.zenflow && is_untested_optimizer(context.text("optimizer.type", ""))) {
+    context.report(rule, {.path = "optimizer.type",
+                          .what = fmt::format("ZeRO has not been tested with {}: AssertionError "
+                                              "without zero_allow_untested_optimizer",
+                                              context.text("optimizer.type", "")),
+                          .instead = "\"zero_allow_untested_optimizer\": true with it",
+                          .edits = {set_key(path, "true")}});
+  }
+  if (!s.zenflow || context.has(Change::kNativeWorker)) return;
   context.report(rule, {.path = path,
                         .what = "before 0.19.3 ZenFlow's CPU Adam is not in the list of tested "
                                 "optimizers: AssertionError",
@@ -351,7 +360,9 @@ constexpr Rule kRules[] = {
      "DeepSpeed #8274; deepspeed/runtime/zenflow/engine.py is_zenflow_update_boundary",
      check_zero_interval},
     {"ZF039", Severity::kError, RejectedBy::kEngine, "optimizer not allowed as untested",
-     "DeepSpeed #8058; deepspeed/runtime/zero/utils.py", check_untested_optimizer},
+     "DeepSpeed #8058; deepspeed/runtime/zero/utils.py; runtime/engine.py "
+     "_do_optimizer_sanity_check",
+     check_untested_optimizer},
     {"ZF040", Severity::kError, RejectedBy::kEngine, "compute_grad_norm=false where it is refused",
      "deepspeed/runtime/zero/stage_1_and_2.py __init__; zero/config.py", check_norm},
 };

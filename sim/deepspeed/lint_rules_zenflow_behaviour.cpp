@@ -30,7 +30,8 @@ void check_selects_once(LintContext& context, const Rule& rule) {
   if (!s.zenflow) return;
   const bool by_step = s.select_strategy == "step";
   if (by_step && s.select_interval != std::int64_t{0}) return;
-  if (s.select_strategy == "auto" && s.select_interval) return;  // refused
+  if (!by_step && s.select_strategy != "auto" && s.select_strategy != "epoch") return;  // refused
+  if (s.select_strategy == "auto" && s.select_interval) return;                         // refused
   std::vector<Edit> edits = select_every_16_windows(s);
   if (!edits.empty()) edits.insert(edits.begin(), set_key(kStrategy, "\"step\""));
   std::string what = "0: columns are selected once and never again";

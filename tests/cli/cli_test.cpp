@@ -906,6 +906,8 @@ TEST_F(Cli, LintRefusesWhatIsNoConfiguration) {
       {"{\"a\": \"\xFF\"}", "1:8: expected UTF-8 text"},
       {std::string(200, '['), "nested deeper than 100 levels"},
       {R"({"a": {"b": {"c": 1, "c": 2}}})", "1:22: duplicate key \"c\""},
+      {R"({"model_type": "gpt2", "n_embd": 768})",
+       "1:1: expected a DeepSpeed configuration, found"},
   };
   for (const auto& [text, message] : rows) {
     folder_.write("bad.json", text);

@@ -138,7 +138,29 @@ inline std::vector<Case> structure_cases() {
       {.from = "\"stage\": 2", .to = "\"stage\": 4", .expected = "ZF007 11:14"},
       {.from = "\"topk_ratio\": 0.1", .to = "\"topk_ratio\": 1.0", .expected = "ZF007 16:21"},
       {.from = "\"update_interval\": 4", .to = "\"update_interval\": 0", .expected = "ZF007 19:26"},
-      {.from = "\"step\"", .to = "\"custom\"", .expected = "ZF008 17:26, ZF041 17:26"},
+      {.from = "\"step\"", .to = "\"custom\"", .expected = "ZF008 17:26"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"data_types\": {\"grad_accum_dtype\": \"bfloat\", \"param_dtype\": 16},\n",
+       .expected = "ZF008 1:37, ZF008 1:62"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"data_types\": {\"param_dtype\": \"bfloat\"},\n",
+       .expected = "",
+       .version = "0.19.1"},
+      {.base = kPlain,
+       .from = "\"stage\"",
+       .to = "\"prefetch_bucket_size\": 1, \"stage3_prefetch_bucket_size\": 1, \"stage\"",
+       .expected = "ZF002 6:5"},
+      {.base = kPlain,
+       .from = "\"stage\"",
+       .to = "\"prefetch_bucket_size\": \"auto\", \"stage3_prefetch_bucket_size\": 1, \"stage\"",
+       .expected = "ZF100 6:29"},
+      {.base = with(kPlain, "\"stage\": 2", "\"stage\": 3"),
+       .from = "\"stage\"",
+       .to = "\"stage3_gather_fp16_weights_on_model_save\": true, "
+             "\"stage3_gather_16bit_weights_on_model_save\": true, \"stage\"",
+       .expected = "ZF012 6:49"},
       {.from = "\"zero_optimization\"", .to = "\"zero_optimisation\"", .expected = "ZF009 10:3"},
       {.from = "{\n", .to = "{\"my_own_tool\": 1,\n", .expected = "ZF010 1:2"},
       {.base = kPlain,
@@ -241,7 +263,7 @@ inline std::vector<Case> behaviour_cases() {
        .expected = "ZF050 20:30"},
       {.from = "{\n",
        .to = "{\"scheduler\": {\"type\": \"WarmupLR\"},\n",
-       .expected = "ZF051 1:15"},
+       .expected = "ZF114 1:2, ZF051 1:15"},
   };
 }
 
@@ -435,10 +457,179 @@ inline std::vector<Case> launcher_cases() {
   };
 }
 
+/// kPlain with another optimizer; on the GPU if `gpu`.
+inline std::string with_optimizer(const std::string& block, bool gpu = false) {
+  const std::string base =
+      gpu ? with(kPlain, "\"device\": \"cpu\"", "\"device\": \"none\"") : kPlain;
+  return with(base, R"({"type": "AdamW", "params": {"lr": 1e-5}})", block);
+}
+
+inline std::string with_scheduler(const std::string& block) {
+  return with(kPlain, "{\n", "{\"scheduler\": " + block + ",\n");
+}
+
+inline std::vector<Case> optimizer_cases() {
+  const std::string zero = "\"stage\": 2";
+  const std::string none = "\"device\": \"none\"";
+  const std::string bf16 = "\"enabled\": true";
+  const std::string master = bf16 + ", \"bf16_master_weights_and_grads\": true";
+  const std::string on_gpu = with(kPlain, "\"device\": \"cpu\"", none);
+  const std::string allowed = R"({"zero_allow_untested_optimizer": true,
+)";
+  return {
+      // Types: DeepSpeed's in any case, PyTorch's as they are written.
+      {.base = with_optimizer(R"({"type": "adamw_torch"})"), .expected = "ZF110 4:25"},
+      {.base = with_optimizer(R"({"type": "DeepSpeedCPUAdam"})"), .expected = "ZF110 4:25"},
+      {.base = with_optimizer(R"({"type": "sgd"})"), .expected = "ZF110 4:25"},
+      {.base = with_optimizer(R"({"type": "ADAGRAD"})"), .expected = ""},
+      {.base = with_optimizer(R"({"type": "OneBitAdam"})"), .expected = "ZF110 4:25"},
+      {.base = with_optimizer(R"({"type": "OneBitAdam"})"),
+       .expected = "ZF110 4:25",
+       .version = "0.19.6"},
+      {.base = with_optimizer(R"({"type": "OneBitAdam"})", true),
+       .from = zero,
+       .to = "\"stage\": 0",
+       .expected = "",
+       .version = "0.12.6"},
+      {.base = with_optimizer(R"({"type": "SGD"})"), .expected = "ZF039 4:25"},
+      {.base = with_optimizer(R"({"type": "Lamb"})"), .expected = "ZF039 4:25"},
+      {.base = with_optimizer(R"({"type": "SGD"})"), .from = "{\n", .to = allowed, .expected = ""},
+      {.base = with_optimizer(R"({"type": "SGD"})", true),
+       .from = zero,
+       .to = "\"stage\": 0",
+       .expected = ""},
+      // Parameters, by where the optimizer is.
+      {.base = with_optimizer(R"({"type": "Adam", "params": {"set_grad_none": true}})"),
+       .expected = "ZF111 4:44"},
+      {.base = with_optimizer(R"({"type": "Adam", "params": {"set_grad_none": true}})", true),
+       .expected = ""},
+      {.base = with_optimizer(R"({"type": "Adam", "params": {"fused": true}})"),
+       .expected = "ZF111 4:44"},
+      {.base = with_optimizer(R"({"type": "Adam", "params": {"torch_adam": true, "fused": true}})"),
+       .expected = ""},
+      {.base = with_optimizer(R"({"type": "AdamW", "params": {"weight_deacy": 0.1}})"),
+       .expected = "ZF111 4:45"},
+      {.base = with_optimizer(R"({"type": "Lion", "params": {"eps": 1e-8}})"),
+       .expected = "ZF111 4:44"},
+      {.base = with_optimizer(R"({"type": "Lion", "params": {"eps": 1e-8}})", true),
+       .expected = "ZF111 4:44"},
+      {.base = with_optimizer(R"({"type": "Adagrad", "params": {"betas": 0.9}})"),
+       .expected = "ZF111 4:47"},
+      {.base = with_optimizer(R"({"type": "SGD", "params": {"momentum": 0.9, "eps": 1e-8}})"),
+       .from = "{\n",
+       .to = allowed,
+       .expected = "ZF111 4:60"},
+      {.base = with_optimizer(R"({"type": "Muon", "params": {"ns_method": "gram"}})"),
+       .expected = ""},
+      {.base = with_optimizer(R"({"type": "AdamW", "params": {"amsgrad": true}})"),
+       .expected = "ZF112 4:56"},
+      {.base = with_optimizer(R"({"type": "AdamW", "params": {"amsgrad": true}})", true),
+       .expected = "ZF112 4:56",
+       .version = "0.12.6"},
+      {.base =
+           with_optimizer(R"({"type": "AdamW", "params": {"amsgrad": true, "torch_adam": true}})"),
+       .expected = ""},
+      {.base = with_optimizer(R"({"type": "AdamW", "param": {"lr": 1e-5}})"),
+       .expected = "ZF113 4:34"},
+      {.base = with_scheduler(R"({"type": "warmuplr", "params": {}})"), .expected = "ZF114 1:24"},
+      {.base = with_scheduler(R"({"type": "CosineAnnealingLR", "params": {"T_max": 9}})"),
+       .expected = ""},
+      {.base = with_scheduler(R"({"type": "StepLR"})"), .expected = "ZF114 1:2"},
+      {.base = with_scheduler(R"({"type": "WarmupDecayLR", "params": {"warmup_num_steps": 9}})"),
+       .expected = "ZF114 1:41"},
+      {.base = with_scheduler(R"({"type": "WarmupLR", "params": {"warmup_steps": 9}})"),
+       .expected = "ZF114 1:47"},
+      // Where gradients are scattered their scale cannot be chosen.
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"gradient_predivide_factor\": 2.0,\n",
+       .expected = "ZF115 1:31"},
+      {.base = kPlain, .from = "{\n", .to = "{\"gradient_predivide_factor\": 1,\n", .expected = ""},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = "{\n",
+       .to = "{\"prescale_gradients\": true,\n",
+       .expected = "ZF115 1:24"},
+      {.base = with(kPlain, zero, "\"stage\": 1"),
+       .from = "{\n",
+       .to = "{\"prescale_gradients\": true,\n",
+       .expected = ""},
+      {.base = with(on_gpu, zero, "\"stage\": 1"),
+       .from = "{\n",
+       .to = "{\"prescale_gradients\": true,\n",
+       .expected = "ZF115 1:24",
+       .version = "0.12.6"},
+      {.base = with(kPlain, zero, zero + ", \"reduce_scatter\": false"),
+       .from = "{\n",
+       .to = "{\"prescale_gradients\": true,\n",
+       .expected = ""},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"prescale_gradients\": true, \"gradient_allreduce_op\": \"sum\",\n",
+       .expected = ""},
+      // Without ZeRO one type for gradients and their sums.
+      {.base = with(on_gpu, zero, "\"stage\": 0"),
+       .from = "{\n",
+       .to = "{\"data_types\": {\"grad_accum_dtype\": \"fp32\"},\n",
+       .expected = "ZF116 1:37"},
+      {.base = with(on_gpu, zero, "\"stage\": 0"),
+       .from = "{\n",
+       .to = "{\"data_types\": {\"grad_accum_dtype\": \"fp32\"},\n",
+       .expected = "",
+       .version = "0.17.5"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"data_types\": {\"grad_accum_dtype\": \"float32\"},\n",
+       .expected = ""},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"data_types\": {\"param_dtype\": \"half\"},\n",
+       .expected = "ZF116 1:32"},
+      {.base = kPlain,
+       .from = "{\n",
+       .to = "{\"data_types\": {\"param_dtype\": \"bfloat16\"},\n",
+       .expected = ""},
+      // 16-bit master weights.
+      {.base = on_gpu, .from = bf16, .to = master, .expected = "ZF076 3:62"},
+      {.base = on_gpu,
+       .from = bf16,
+       .to = master + ", \"bf16_optimizer_states\": true",
+       .expected = ""},
+      {.base = kPlain, .from = bf16, .to = master, .expected = ""},
+      {.base = with_optimizer(R"({"type": "Lion"})"),
+       .from = bf16,
+       .to = master,
+       .expected = "ZF076 3:62"},
+      {.base = with(on_gpu, "bf16", "fp16"),
+       .from = bf16,
+       .to = bf16 + ", \"fp16_master_weights_and_grads\": true",
+       .expected = "ZF076 3:62",
+       .version = "0.12.6"},
+      // Twin-Flow's other half is an AdamW.
+      {.base = with(with_optimizer(R"({"type": "Lion"})"), zero,
+                    "\"stage\": 3, \"sub_group_size\": 100000000"),
+       .from = "\"cpu\"",
+       .to = "\"cpu\", \"ratio\": 0.5",
+       .expected = "ZF117 8:53"},
+      {.base = with(with_optimizer(R"({"type": "Adam", "params": {"torch_adam": true}})"), zero,
+                    "\"stage\": 3, \"sub_group_size\": 100000000"),
+       .from = "\"cpu\"",
+       .to = "\"cpu\", \"ratio\": 0.5",
+       .expected = "ZF117 8:53"},
+      {.base = with(kPlain, zero, "\"stage\": 1"),
+       .from = "{\n",
+       .to = "{\"managed_gradient_accumulation\": false,\n",
+       .expected = "ZF046 1:35, ZF118 1:35"},
+      {.base = with(kPlain, zero, "\"stage\": 3"),
+       .from = "{\n",
+       .to = "{\"managed_gradient_accumulation\": false,\n",
+       .expected = ""},
+  };
+}
+
 inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const auto& topic : {structure_cases(), zenflow_cases(), behaviour_cases(), offload_cases(),
-                            batch_cases(), launcher_cases()}) {
+                            batch_cases(), launcher_cases(), optimizer_cases()}) {
     cases.insert(cases.end(), topic.begin(), topic.end());
   }
   return cases;

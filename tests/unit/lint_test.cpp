@@ -131,6 +131,45 @@ TEST(Lint, SaysWhoRejectsByTheValue) {
   }
 }
 
+Finding only_finding(const std::string& text, const char* version) {
+  const auto findings =
+      lint(parse_ds_document(text, "ds.json"), {.version = parse_version(version)});
+  EXPECT_EQ(findings.size(), 1U) << summary(findings);
+  return findings.empty() ? Finding{} : findings.front();
+}
+
+TEST(Lint, SaysWhetherTheOptimizerFailsOrIsNotAsked) {
+  using testing::with_optimizer;
+  const std::string amsgrad = with_optimizer(R"({"type": "Adam", "params": {"amsgrad": true}})");
+  EXPECT_EQ(only_finding(amsgrad, "0.19.8").severity, Severity::kError);
+  EXPECT_EQ(only_finding(with(amsgrad, "\"pin", "\"buffer_count\": 4, \"pin"), "0.19.7").severity,
+            Severity::kWarning);
+  // Without ZeRO the optimizers for the CPU are made all the same, and fail.
+  const auto stage0 = [](const std::string& type) {
+    return with(with_optimizer("{\"type\": \"" + type + "\"}"), "\"stage\": 2", "\"stage\": 0");
+  };
+  for (const char* type : {"AdamW", "Lion", "Adagrad"}) {
+    EXPECT_EQ(only_finding(stage0(type), "0.19.8").severity, Severity::kError) << type;
+  }
+  EXPECT_EQ(only_finding(stage0("SGD"), "0.19.8").severity, Severity::kWarning);
+}
+
+TEST(Lint, NamesWhatWasMeantAndWhereItIsSaid) {
+  using testing::with_optimizer;
+  const auto instead = [](const std::string& text) { return only_finding(text, "0.19.8").instead; };
+  EXPECT_THAT(instead(with_optimizer(R"({"type": "sgd"})")), HasSubstr("\"SGD\""));
+  EXPECT_THAT(instead(with_optimizer(R"({"type": "AdamW", "params": {"weight_deacy": 0.1}})")),
+              HasSubstr("\"weight_decay\""));
+  EXPECT_THAT(instead(with_optimizer(R"({"type": "AdamW", "param": {"lr": 1e-5}})")),
+              HasSubstr("\"params\""));
+  EXPECT_THAT(instead(testing::with_scheduler(R"({"type": "warmuplr", "params": {}})")),
+              HasSubstr("\"WarmupLR\""));
+  const std::string type =
+      with(testing::kPlain, "{\n", "{\"communication_data_type\": \"bfloat16\",\n");
+  EXPECT_THAT(std::string(only_finding(type, "0.19.8").reference),
+              HasSubstr("get_communication_data_type"));
+}
+
 TEST(Lint, NotesComeOnRequest) {
   std::set<std::string> seen;
   LintOptions options{.target = kHf, .notes = true};

@@ -12,6 +12,7 @@
 #include "sim/base/text.h"
 #include "sim/config/hub/hub_model.h"
 #include "sim/deepspeed/accelerate.h"
+#include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/unmodelled_keys.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
@@ -161,6 +162,19 @@ bool begins_as_json(std::string_view text) {
   }
 }
 
+/// A model's config.json is a likely mistake. Anything that DeepSpeed knows makes it a
+/// configuration.
+void refuse_model(const Node& root) {
+  if (root.find("model_type") == nullptr && root.find("architectures") == nullptr) return;
+  for (const sim::TopLevelKey& known : sim::top_level_keys()) {
+    if (root.find(known.key) != nullptr) return;
+  }
+  for (const sim::RemovedBlock& removed : sim::removed_blocks()) {
+    if (root.find(removed.key) != nullptr) return;
+  }
+  fail_at(root.at, "", "expected a DeepSpeed configuration, found the config.json of a model");
+}
+
 Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
   const bool standard_input = path == "-";
   Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
@@ -181,6 +195,7 @@ Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& opti
       read_accelerate(other, path, linted);
     }
   }
+  if (!linted.of_accelerate) refuse_model(linted.document.root);
   linted.findings = sim::lint(linted.document, linted.options);
   for (sim::UnmodelledKey& key : sim::unmodelled_keys(linted.document.root)) {
     linted.not_modelled.push_back(std::move(key.path));
