@@ -38,20 +38,56 @@ std::optional<ValueReader> set_value(MapReader& map, std::string_view key) {
   return value;
 }
 
+/// As pydantic takes it where a number is due: "2" and true, too.
+Node as_number(const Node& node, bool integer) {
+  Node number = node;
+  if (!node.quoted && !is_boolean(node)) return number;
+  if (auto json = number_as_json(node, integer)) {
+    number.scalar = *std::move(json);
+    number.quoted = false;
+  }
+  return number;
+}
+
+/// As pydantic takes it where true or false is due: 1 and "yes", too.
+Node as_boolean(const Node& node) {
+  Node word = node;
+  if (const auto value = lax_boolean(node)) {
+    word.scalar = *value ? "true" : "false";
+    word.quoted = false;
+  }
+  return word;
+}
+
+bool read_boolean(const ValueReader& value) {
+  return ValueReader(as_boolean(value.node()), value.path()).boolean();
+}
+
 double share(MapReader& map, std::string_view key, double fallback) {
   const auto value = set_value(map, key);
-  return value ? value->number(0, 1) : fallback;
+  return value ? ValueReader(as_number(value->node(), false), value->path()).number(0, 1)
+               : fallback;
 }
 
 bool boolean(MapReader& map, std::string_view key, bool fallback) {
   const auto value = set_value(map, key);
-  return value ? value->boolean() : fallback;
+  return value ? read_boolean(*value) : fallback;
 }
 
 std::int64_t integer(MapReader& map, std::string_view key, std::int64_t fallback, std::int64_t low,
                      std::int64_t high) {
   const auto value = set_value(map, key);
-  return value ? value->integer(low, high) : fallback;
+  return value ? ValueReader(as_number(value->node(), true), value->path()).integer(low, high)
+               : fallback;
+}
+
+/// A text that stands for an interval is refused: "auto" alone may stand there.
+double read_lax_knob(const SetupKnob& knob, std::string_view key, const ValueReader& value) {
+  const Node& node = value.node();
+  if (!knob.words.empty()) return read_knob(knob, value);
+  if (is_switch(knob)) return read_knob(knob, {as_boolean(node), value.path()});
+  if (node.quoted && key.ends_with("_interval")) return read_knob(knob, value);
+  return read_knob(knob, {as_number(node, is_whole(knob)), value.path()});
 }
 
 /// Fields that are not read here do not change the schedules; a key of no release is refused.
@@ -69,7 +105,9 @@ void read_knobs(MapReader& map, ZenFlowSettings& settings) {
   for (const SetupKnob& knob : setup_knobs()) {
     const std::string_view key = key_in(kZenFlowBlock, knob);
     if (key.empty()) continue;
-    if (const auto value = set_value(map, key)) set_knob(knob, setup, read_knob(knob, *value));
+    if (const auto value = set_value(map, key)) {
+      set_knob(knob, setup, read_lax_knob(knob, key, *value));
+    }
   }
   copy_knobs(setup, settings);
   if (!set_value(map, "update_interval")) settings.update_interval.reset();
@@ -121,7 +159,7 @@ OffloadBlock read_offload(MapReader map, std::string_view path) {
     if (name == "cpu") block.device = OffloadDevice::kCpu;
     if (name == "nvme") block.device = OffloadDevice::kNvme;
   }
-  if (const auto pin = set_value(map, "pin_memory")) block.pin_memory = pin->boolean();
+  if (const auto pin = set_value(map, "pin_memory")) block.pin_memory = read_boolean(*pin);
   block.ratio = share(map, "ratio", block.ratio);
   block.super_offload = boolean(map, "super_offload", block.super_offload);
   block.cpuadam_cores_perc = share(map, "cpuadam_cores_perc", block.cpuadam_cores_perc);
@@ -140,7 +178,7 @@ OffloadDevice read_deprecated(MapReader& map, std::string_view key, std::string_
     map.fail(key,
              fmt::format("deprecated, and DeepSpeed refuses it together with {}", replacement));
   }
-  return value->boolean() ? OffloadDevice::kCpu : OffloadDevice::kNone;
+  return read_boolean(*value) ? OffloadDevice::kCpu : OffloadDevice::kNone;
 }
 
 void read_zero(MapReader map, DeepSpeedConfig& config) {
@@ -163,7 +201,8 @@ void read_zero(MapReader map, DeepSpeedConfig& config) {
         "stage3_gather_fp16_weights_on_model_save"}) {
     config.gathers_on_save = boolean(map, key, config.gathers_on_save);
   }
-  if (const auto overlap = set_value(map, "overlap_comm")) config.overlap_comm = overlap->boolean();
+  if (const auto overlap = set_value(map, "overlap_comm"))
+    config.overlap_comm = read_boolean(*overlap);
   config.round_robin_gradients = boolean(map, "round_robin_gradients", false);
   config.offload_optimizer = read_deprecated(map, "cpu_offload", "offload_optimizer");
   config.offload_param = read_deprecated(map, "cpu_offload_param", "offload_param");

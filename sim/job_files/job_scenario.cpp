@@ -97,15 +97,15 @@ std::string schedule_for(const Node& deepspeed) {
   const bool offloads = device == "cpu" || device == "nvme";
   if (is_map_at(deepspeed, "zero_optimization.zenflow")) return "deepspeed-zenflow";
   if (!offloads) return "deepspeed-zero";
-  if (text_at(deepspeed, "zero_optimization.offload_optimizer.super_offload") == "true") {
-    return "deepspeed-super-offload";
-  }
+  // Below stage 3 all of the optimizer is in host memory, whatever else the block says.
+  const Node* const stage = find_path(deepspeed, "zero_optimization.stage");
+  if (stage == nullptr || lax_integer(*stage) != 3) return "deepspeed-zero-offload";
   if (device == "nvme") return "deepspeed-zero-infinity";
-  const std::string ratio = text_at(deepspeed, "zero_optimization.offload_optimizer.ratio");
-  const bool stage3 = text_at(deepspeed, "zero_optimization.stage") == "3";
-  if (stage3 && !ratio.empty() && std::strtod(ratio.c_str(), nullptr) < 1) {
-    return "deepspeed-twin-flow";
-  }
+  const Node* const super =
+      find_path(deepspeed, "zero_optimization.offload_optimizer.super_offload");
+  if (super != nullptr && lax_boolean(*super).value_or(false)) return "deepspeed-super-offload";
+  const Node* const ratio = find_path(deepspeed, "zero_optimization.offload_optimizer.ratio");
+  if (ratio != nullptr && lax_number(*ratio).value_or(1) < 1) return "deepspeed-twin-flow";
   return "deepspeed-zero-offload";
 }
 

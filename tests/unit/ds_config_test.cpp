@@ -110,6 +110,24 @@ TEST(DeepSpeedConfig, ReadsWhatIsSet) {
   EXPECT_FALSE(config.pin_memory);
 }
 
+TEST(DeepSpeedConfig, TakesValuesOfOtherTypesAsPydantic) {
+  const DeepSpeedConfig config = read(R"({"bf16": {"enabled": "yes"},
+    "zero_optimization": {"stage": "2", "overlap_comm": 1, "reduce_bucket_size": "500_000_000",
+      "offload_optimizer": {"device": "cpu", "pin_memory": "false", "ratio": "1.0"},
+      "zenflow": {"topk_ratio": "0.1", "update_interval": true, "overlap_step": 1}}})");
+  EXPECT_TRUE(config.bf16);
+  EXPECT_EQ(config.zero_stage, 2);
+  EXPECT_EQ(config.overlap_comm, true);
+  EXPECT_EQ(config.reduce_bucket_size, 500'000'000);
+  EXPECT_FALSE(config.pin_memory);
+  EXPECT_EQ(config.zenflow->topk_ratio, 0.1);
+  EXPECT_EQ(config.zenflow->update_interval, 1);
+  EXPECT_TRUE(config.zenflow->overlap_step);
+  EXPECT_THAT(zenflow_error(R"("update_interval": "4")"), HasSubstr("update_interval: expected"));
+  EXPECT_THAT(error_of([] { (void)read(R"({"zero_optimization": {"stage": "4"}})"); }),
+              HasSubstr("zero_optimization.stage: expected"));
+}
+
 TEST(DeepSpeedConfig, AutoMeansTheDefault) {
   const DeepSpeedConfig config = read(R"({
     "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
@@ -172,7 +190,7 @@ TEST(DeepSpeedConfig, RefusesOtherZenFlowValuesOutOfRange) {
               HasSubstr("pt_reserved_cores_perc: expected"));
   EXPECT_THAT(zenflow_error(R"("full_warm_up_rounds": -1)"), HasSubstr("full_warm_up_rounds"));
   EXPECT_THAT(zenflow_error(R"("select_strategy": "stepp")"), HasSubstr("did you mean \"step\"?"));
-  EXPECT_THAT(zenflow_error(R"("overlap_step": 1)"), HasSubstr("overlap_step: expected"));
+  EXPECT_THAT(zenflow_error(R"("overlap_step": 2)"), HasSubstr("overlap_step: expected"));
 }
 
 TEST(DeepSpeedConfig, NamesTheKeyThatAMisspeltOneIsNearTo) {

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "sim/deepspeed/ds_document.h"
+#include "sim/job_files/job_inputs.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -401,6 +403,22 @@ TEST_F(TrainingFileTest, FilesOfNoneAreRefused) {
               AllOf(HasSubstr("batch.yaml:2:19"), HasSubstr("whole number")));
   EXPECT_THAT(refused("ds.yaml", "base_model: a\ndeepspeed: no/such.json\n"),
               AllOf(HasSubstr("ds.yaml:2:12"), HasSubstr("no such file \"no/such.json\"")));
+}
+
+TEST(ScheduleFor, IsWhatDeepSpeedMakesOfTheBlock) {
+  const auto schedule = [](const std::string& stage, const std::string& offload) {
+    const std::string text = R"({"zero_optimization": {"stage": )" + stage +
+                             R"(, "offload_optimizer": {"device": )" + offload + "}}}";
+    return schedule_for(parse_ds_document(text, "ds.json").root);
+  };
+  EXPECT_EQ(schedule("3", R"("nvme")"), "deepspeed-zero-infinity");
+  EXPECT_EQ(schedule("2", R"("nvme")"), "deepspeed-zero-offload");
+  EXPECT_EQ(schedule("\"3\"", R"("cpu", "super_offload": 1)"), "deepspeed-super-offload");
+  EXPECT_EQ(schedule("2", R"("cpu", "super_offload": true)"), "deepspeed-zero-offload");
+  EXPECT_EQ(schedule("3", R"("nvme", "super_offload": true)"), "deepspeed-zero-infinity");
+  EXPECT_EQ(schedule("3", R"("cpu", "ratio": 0.5)"), "deepspeed-twin-flow");
+  EXPECT_EQ(schedule("2", R"("cpu", "ratio": 0.5)"), "deepspeed-zero-offload");
+  EXPECT_EQ(schedule("3", R"("none")"), "deepspeed-zero");
 }
 
 }  // namespace
