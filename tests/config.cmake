@@ -104,7 +104,7 @@ function(zenflow_add_fuzzed_copy target)
   target_link_libraries(${target}_fuzzed PUBLIC ${fuzzed_links})
 endfunction()
 
-zenflow_test(document_test LABEL unit LINK zenflow::config)
+zenflow_test(document_test LABEL unit LINK zenflow::config GTest::gmock)
 zenflow_test(reader_test LABEL unit LINK zenflow::config)
 zenflow_test(model_spec_test LABEL unit LINK zenflow::config)
 zenflow_test(hub_models_test LABEL unit LINK zenflow::config)

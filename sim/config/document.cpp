@@ -5,7 +5,9 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <system_error>
 
@@ -24,13 +26,52 @@ namespace {
 
 /// yaml-cpp queues the tokens of a whole line, up to 200 bytes for each byte of input.
 constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20U;
+/// Aliases of aliases are as many values as 2 to the power of their number.
+constexpr std::size_t kMaxAliased = 100'000;
+
+struct Extent {
+  std::size_t values = 1;
+  std::size_t depth = 0;  ///< of maps and sequences
+
+  void add(const Extent& child) {
+    values += child.values;
+    depth = std::max(depth, child.depth + 1);
+  }
+};
+
+Extent extent_of(const Node& node) {
+  Extent extent;
+  for (const Node& item : node.items) extent.add(extent_of(item));
+  for (const Node::Entry& entry : node.entries) extent.add(extent_of(entry.value));
+  return extent;
+}
+
+/// Keys of a map under "<<", or of several, as far as the map does not have them itself.
+void merge_keys(Node& node) {
+  for (Node& item : node.items) merge_keys(item);
+  for (Node::Entry& entry : node.entries) merge_keys(entry.value);
+  Node* const merged = node.find("<<");
+  if (merged == nullptr) return;
+  Node from = std::move(*merged);
+  erase_key(node, "<<");
+  std::vector<Node> maps = std::move(from.items);
+  if (from.kind != Node::Kind::kSequence) maps.push_back(std::move(from));
+  std::set<std::string> keys;
+  for (const Node::Entry& entry : node.entries) keys.insert(entry.key);
+  for (Node& map : maps) {
+    if (!map.is_map()) fail_parse(map.at, "<<: expected a map, or a sequence of maps");
+    for (Node::Entry& entry : map.entries) {
+      if (keys.insert(entry.key).second) node.entries.push_back(std::move(entry));
+    }
+  }
+}
 
 /// yaml-cpp's events. Its Node API would accept duplicate keys silently.
 class YamlHandler : public YAML::EventHandler {
  public:
   /// With `located` false every location is just the file.
-  YamlHandler(std::string_view text, FileName file, bool located)
-      : text_(text), file_(std::move(file)), located_(located) {}
+  YamlHandler(std::string_view text, FileName file, bool located, bool has_aliases)
+      : text_(text), file_(std::move(file)), located_(located), has_aliases_(has_aliases) {}
 
   [[nodiscard]] Location at(const YAML::Mark& mark) const {
     if (!located_ || mark.is_null()) return {file_, 0, 0};
@@ -53,10 +94,22 @@ class YamlHandler : public YAML::EventHandler {
     const Location* key = tree_.pending_key();
     node.at = key != nullptr && !is_written_null(mark) ? *key : at(mark);
     tree_.leaf(std::move(node));
+    remember(anchor);
   }
 
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
-    fail_parse(at(mark), "expected a value, found an alias (*name); write the value out");
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_key(mark, "an alias");
+    const auto named = anchors_.find(anchor);
+    if (named == anchors_.end()) {
+      fail_parse(at(mark), "expected a value, found an alias (*name) of what it stands in");
+    }
+    const Extent extent = extent_of(named->second);
+    aliased_ += extent.values;
+    if (aliased_ > kMaxAliased || tree_.depth() + extent.depth > kMaxDepth) {
+      fail_parse(at(mark), fmt::format("aliases make more than {} values, or {} levels",
+                                       kMaxAliased, kMaxDepth));
+    }
+    tree_.leaf(named->second);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -65,6 +118,7 @@ class YamlHandler : public YAML::EventHandler {
     refuse_tag(mark, tag);
     require_closing_quote(mark);
     if (tree_.expects_key()) {
+      if (anchor != 0) fail_parse(at(mark), "expected a key, found an anchor (&name)");
       tree_.key(value, at(mark));
       return;
     }
@@ -74,6 +128,7 @@ class YamlHandler : public YAML::EventHandler {
     node.quoted = tag == "!";
     node.at = at(mark);
     tree_.leaf(std::move(node));
+    remember(anchor);
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -81,20 +136,34 @@ class YamlHandler : public YAML::EventHandler {
     refuse_key(mark, "a sequence (is a \"[\" not closed?)");
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    tree_.open(Node::Kind::kSequence, at(mark));
+    open(Node::Kind::kSequence, mark, anchor);
   }
-  void OnSequenceEnd() override { tree_.close(); }
+  void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
     refuse_key(mark, "a map (is a \"{\" not closed?)");
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    tree_.open(Node::Kind::kMap, at(mark));
+    open(Node::Kind::kMap, mark, anchor);
   }
-  void OnMapEnd() override { tree_.close(); }
+  void OnMapEnd() override { close(); }
 
  private:
+  void open(Node::Kind kind, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    tree_.open(kind, at(mark));
+    open_anchors_.push_back(anchor);
+  }
+  void close() {
+    tree_.close();
+    const YAML::anchor_t anchor = open_anchors_.back();
+    open_anchors_.pop_back();
+    remember(anchor);
+  }
+  /// The value that is complete now; anchors of the same name count as several.
+  void remember(YAML::anchor_t anchor) {
+    if (anchor != 0) anchors_.emplace(anchor, tree_.last());
+  }
   void refuse_key(const YAML::Mark& mark, const char* found) const {
     if (tree_.expects_key()) {
       // An unclosed bracket ends up here as well: yaml-cpp still takes it for a key's start.
@@ -102,7 +171,8 @@ class YamlHandler : public YAML::EventHandler {
     }
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
-    if (anchor != 0) fail_parse(at(mark), "expected a value, found an anchor (&name)");
+    if (anchor == 0 || has_aliases_) return;
+    fail_parse(at(mark), "expected a value, found an anchor (&name)");
   }
   /// yaml-cpp reports "?" for plain values and "!" for quoted ones, but also for the tag "!".
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
@@ -125,7 +195,10 @@ class YamlHandler : public YAML::EventHandler {
   }
   [[nodiscard]] std::string_view written_at(const YAML::Mark& mark) const {
     if (mark.is_null() || static_cast<std::size_t>(mark.pos) >= text_.size()) return {};
-    return text_.substr(static_cast<std::size_t>(mark.pos));
+    std::string_view rest = text_.substr(static_cast<std::size_t>(mark.pos));
+    if (!rest.starts_with('&')) return rest;
+    rest.remove_prefix(std::min(rest.find_first_of(" \t\n"), rest.size()));  // an anchor's name
+    return trimmed(rest);
   }
   [[nodiscard]] bool is_written_null(const YAML::Mark& mark) const {
     const std::string_view rest = written_at(mark);
@@ -136,11 +209,16 @@ class YamlHandler : public YAML::EventHandler {
   std::string_view text_;
   FileName file_;
   bool located_;
+  bool has_aliases_;
+  std::map<YAML::anchor_t, Node> anchors_;
+  std::vector<YAML::anchor_t> open_anchors_;  ///< of the maps and sequences that are open
+  std::size_t aliased_ = 0;                   ///< values that aliases have copied
   TreeBuilder tree_;
   int documents_ = 0;
 };
 
-Node parse_yaml_text(std::string_view text, const FileName& file, bool located) {
+Node parse_yaml_text(std::string_view text, const FileName& file, bool located,
+                     bool has_aliases = false) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const Location whole_file{file, 0, 0};
@@ -151,7 +229,7 @@ Node parse_yaml_text(std::string_view text, const FileName& file, bool located) 
   // yaml-cpp would skip it and count its marks from behind it.
   if (text.starts_with(kByteOrderMark)) fail_parse(whole_file, "found a second byte order mark");
 
-  YamlHandler handler(text, file, located);
+  YamlHandler handler(text, file, located, has_aliases);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
@@ -163,6 +241,7 @@ Node parse_yaml_text(std::string_view text, const FileName& file, bool located) 
   std::optional<Node> root = handler.take();
   if (!root)
     fail_parse(whole_file, "expected a YAML document, found an empty file (or only comments)");
+  if (has_aliases) merge_keys(*root);
   return std::move(*root);
 }
 
@@ -390,6 +469,10 @@ void erase_key(Node& map, std::string_view key) {
 
 Node parse_yaml(std::string_view text, const std::string& file) {
   return parse_yaml_text(text, std::make_shared<const std::string>(file), true);
+}
+
+Node parse_yaml_with_aliases(std::string_view text, const std::string& file) {
+  return parse_yaml_text(text, std::make_shared<const std::string>(file), true, true);
 }
 
 Node parse_json(std::string_view text, const std::string& file) {

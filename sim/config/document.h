@@ -65,6 +65,11 @@ void erase_key(Node& map, std::string_view key);
 /// over 1 MiB, invalid UTF-8 and control characters.
 [[nodiscard]] Node parse_yaml(std::string_view text, const std::string& file);
 
+/// The same with anchors, aliases and merge keys (<<) resolved, as Python reads YAML. What aliases
+/// copy is at most 100,000 values. A copied value knows where it was written, not where its alias
+/// is.
+[[nodiscard]] Node parse_yaml_with_aliases(std::string_view text, const std::string& file);
+
 /// Parses strict JSON text (RFC 8259; no comments), and NaN, Infinity and -Infinity as Python
 /// writes them: scalars that no reader takes for a number. Throws as parse_yaml does; also for
 /// trailing text, a byte order mark, more than a million values and numbers outside double's

@@ -90,6 +90,12 @@ void TreeBuilder::leaf(Node node) {
   place(std::move(node));
 }
 
+const Node& TreeBuilder::last() const {
+  if (frames_.empty()) return *root_;
+  const Node& parent = frames_.back().node;
+  return parent.is_map() ? parent.entries.back().value : parent.items.back();
+}
+
 void TreeBuilder::count_node(const Location& at) {
   if (++nodes_ > kMaxNodes) fail_parse(at, fmt::format("more than {} values", kMaxNodes));
 }

@@ -48,6 +48,9 @@ class TreeBuilder {
     if (frames_.empty() || !frames_.back().has_key) return nullptr;
     return &frames_.back().node.entries.back().key_at;
   }
+  /// The value that was complete last. Precondition: one was, in what is open now.
+  [[nodiscard]] const Node& last() const;
+  [[nodiscard]] std::size_t depth() const { return frames_.size(); }
   [[nodiscard]] std::optional<Node> take() { return std::move(root_); }
 
  private:

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
@@ -16,6 +18,7 @@ namespace zenflow {
 namespace {
 
 using Kind = Node::Kind;
+using ::testing::HasSubstr;
 
 /// The message of the Error that `action` must throw.
 std::string error_of(const std::function<void()>& action) {
@@ -131,6 +134,42 @@ TEST(Yaml, AliasIsRefused) {
             "x.yaml:1:4: expected a value, found an anchor (&name)");
   EXPECT_EQ(yaml_error("b: *x\n"),
             "x.yaml:1:4: not valid YAML: the referenced anchor is not defined");
+}
+
+TEST(Yaml, AliasesAreResolvedWhereTheyMayStand) {
+  const Node root = parse_yaml_with_aliases(
+      "base: &b {x: 1, y: [&one 2]}\n"
+      "own: {<<: *b, x: 3}\n"
+      "both: {<<: [{x: 4}, *b]}\n"
+      "again: *one\n",
+      "x.yaml");
+  EXPECT_EQ(root.find("base")->find("x")->scalar, "1");
+  EXPECT_EQ(root.find("own")->find("x")->scalar, "3");
+  EXPECT_EQ(root.find("own")->find("y")->items.at(0).scalar, "2");
+  EXPECT_EQ(root.find("own")->find("<<"), nullptr);
+  EXPECT_EQ(root.find("both")->find("x")->scalar, "4");
+  EXPECT_EQ(root.find("both")->find("y")->items.size(), 1U);
+  EXPECT_EQ(root.find("again")->scalar, "2");
+  EXPECT_EQ(root.find("again")->at.text(), "x.yaml:1:21");
+}
+
+TEST(Yaml, AliasesStayBounded) {
+  const auto error = [](const std::string& text) {
+    return error_of([&] { (void)parse_yaml_with_aliases(text, "x.yaml"); });
+  };
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  std::string deep = "a0: &a0 [x]\n";
+  for (int i = 1; i < 120; ++i) {
+    const std::string one = fmt::format("*a{}", i - 1);
+    deep += fmt::format("a{0}: &a{0} [{1}]\n", i, one);
+    if (i < 9) laughs += fmt::format("a{0}: &a{0} [{1}, {1}, {1}, {1}, {1}, {1}]\n", i, one);
+  }
+  EXPECT_THAT(error(laughs), HasSubstr("aliases make more than 100000 values"));
+  EXPECT_THAT(error(deep), HasSubstr("or 100 levels"));
+  EXPECT_THAT(error("a: &a [*a]\n"), HasSubstr("x.yaml:1:8: expected a value, found an alias"));
+  EXPECT_THAT(error("a: &a {k: 1}\n<<: [*a, 2]\n"), HasSubstr("x.yaml:2:10: <<: expected a map"));
+  EXPECT_THAT(error("&k a: 1\n"), HasSubstr("x.yaml:1:1: expected a key, found an anchor"));
+  EXPECT_THAT(error("a: &k \"1\n"), HasSubstr("missing closing quote"));
 }
 
 TEST(Yaml, SyntaxErrorsHavePositions) {
