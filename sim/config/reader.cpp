@@ -190,23 +190,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-const std::string* nearest(std::string_view word, std::span<const std::string> known) {
-  const std::size_t limit = std::clamp<std::size_t>(word.size() / 3, 1, 3);
-  const std::string* best = nullptr;
-  std::size_t best_distance = limit + 1;
-  for (const std::string& candidate : known) {
-    const std::size_t longer = std::max(word.size(), candidate.size());
-    const std::size_t shorter = std::min(word.size(), candidate.size());
-    if (longer - shorter > limit) continue;  // also keeps hostile lengths out of the quadratic part
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = &candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
 /// A unit: base units = number * multiplier / divisor. Dividing by 1e6 is exact where
 /// multiplying by 1e-6 is not: "10 us" is the double 1e-5.
 struct Unit {
@@ -285,7 +268,7 @@ double read_quantity(const ValueReader& reader, const QuantityKind& kind) {
   for (const Unit& unit : kind.units) names.push_back(unit.name);
   const auto known = std::find(names.begin(), names.end(), unit_text);
   if (known == names.end()) {
-    const std::string hint = unit_text.empty() ? "" : suggestion(unit_text, names);
+    const std::string hint = unit_text.size() < 3 ? "" : suggestion(unit_text, names);
     reader.fail(
         fmt::format("{}{}{} (units: {})", expected, found(node), hint, joined(names, ", ")));
   }
@@ -318,8 +301,25 @@ void fail_at(const Location& at, const std::string& path, const std::string& wha
   throw Error(ErrorKind::kInput, message + what);
 }
 
+const std::string* nearest_word(std::string_view word, std::span<const std::string> known) {
+  const std::size_t limit = std::clamp<std::size_t>(word.size() / 3, 1, 3);
+  const std::string* best = nullptr;
+  std::size_t best_distance = limit + 1;
+  for (const std::string& candidate : known) {
+    const std::size_t longer = std::max(word.size(), candidate.size());
+    const std::size_t shorter = std::min(word.size(), candidate.size());
+    if (longer - shorter > limit) continue;  // also keeps hostile lengths out of the quadratic part
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best = &candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
 std::string suggestion(std::string_view word, std::span<const std::string> known) {
-  const std::string* best = nearest(word, known);
+  const std::string* best = nearest_word(word, known);
   return best == nullptr ? "" : fmt::format(" (did you mean \"{}\"?)", shown(*best));
 }
 
@@ -440,7 +440,7 @@ ValueReader MapReader::require(std::string_view key) {
   // A long key that is nearly this one is this one misspelt. Short ones may well be others that
   // are yet to be asked for (d2h, h2d).
   constexpr std::size_t kLong = 5;
-  const std::string* misspelt = key.size() < kLong ? nullptr : nearest(key, unread);
+  const std::string* misspelt = key.size() < kLong ? nullptr : nearest_word(key, unread);
   for (const Node::Entry& entry : node_->entries) {
     if (misspelt == nullptr || entry.key != *misspelt) continue;
     fail_at(entry.key_at, child_path(path_, entry.key),

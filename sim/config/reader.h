@@ -21,6 +21,9 @@ namespace zenflow {
 /// Throws Error(kInput) "LOCATION: PATH: WHAT" (without "PATH: " if it is empty).
 [[noreturn]] void fail_at(const Location& at, const std::string& path, const std::string& what);
 
+/// The one of `known` that `suggestion` names, or nullptr.
+[[nodiscard]] const std::string* nearest_word(std::string_view word,
+                                              std::span<const std::string> known);
 /// " (did you mean \"x\"?)" for the nearest of `known` within a third of the word's length
 /// (at least 1, at most 3 edits; transpositions count one), else "".
 [[nodiscard]] std::string suggestion(std::string_view word, std::span<const std::string> known);

@@ -12,6 +12,7 @@
 #include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/lax_values.h"
+#include "sim/job_files/known_keys.h"
 #include "sim/job_files/training_programs.h"
 #include "sim/job_files/training_reader.h"
 #include "sim/job_files/unsimulated_keys.h"
@@ -153,7 +154,8 @@ void read_trl_launch(TrainingReader& from) {
   }
   if (text.empty()) {
     const fs::path file = from.beside(*named, name);
-    return read_accelerate(parse_yaml(read_text_file(file), file.string()), file, facts);
+    return read_accelerate(parse_yaml_with_aliases(read_text_file(file), file.string()), file,
+                           facts);
   }
   const fs::path file = fmt::format("{}.yaml of TRL 1.16", name);
   read_accelerate(parse_yaml(text, file.string()), file, facts);
@@ -161,7 +163,8 @@ void read_trl_launch(TrainingReader& from) {
 
 Node parse_any(std::string_view text, const fs::path& file) {
   const fs::path extension = file.extension();
-  if (extension == ".yaml" || extension == ".yml") return parse_yaml(text, file.string());
+  if (extension == ".yaml" || extension == ".yml")
+    return parse_yaml_with_aliases(text, file.string());
   return parse_ds_document(text, file.string()).root;  // Hjson, of which JSON is a part
 }
 
@@ -193,6 +196,7 @@ TrainingProgram read_training_file(const fs::path& file, JobFacts& facts,
 TrainingProgram read_training_text(std::string_view text, const fs::path& file, JobFacts& facts,
                                    std::vector<std::string>& notes) {
   const Node root = parse_any(text, file);
+  refuse_other_programs(root);
   const auto program = recognise(root);
   if (!program) {
     throw Error(ErrorKind::kInput,
@@ -207,6 +211,7 @@ TrainingProgram read_training_text(std::string_view text, const fs::path& file, 
   notes.push_back(
       fmt::format("{}: read as a file of {}", file.generic_string(), to_string(*program)));
   if (*program != TrainingProgram::kDeepSpeed) refuse_unsimulated(root, *program, facts);
+  check_keys(root, *program, file, notes);
   switch (*program) {
     case TrainingProgram::kDeepSpeed:
       read_deepspeed(root, file, facts);

@@ -136,6 +136,9 @@ void read_llama_factory(TrainingReader& from) {
   } else {
     // What "freeze" freezes, the user has said.
     const bool frozen = tuner == "freeze" && facts.find("training.freeze") != nullptr;
+    if (tuner == "freeze" && !frozen) {
+      type->fail("say what is frozen by --set 'training.freeze=[NAMES]' (* is any characters)");
+    }
     if (tuner != "full" && !frozen) refuse_tuner(*type, tuner);
     refuse_without_adapter(from, {"quantization_bit"}, "finetuning_type: lora");
   }

@@ -133,6 +133,10 @@ void TrainingReader::deepspeed(const char* key,
     return facts_.state("deepspeed", one_line_json(value->node()), value->node().at);
   }
   const std::string name = value->string();
+  if (name.starts_with('{')) {  // JSON text, as TrainingArguments take it
+    const Node config = parse_ds_document(name, value->node().at.text()).root;
+    return facts_.state("deepspeed", one_line_json(config), value->node().at);
+  }
   if (built_in != nullptr) {
     if (const auto known = built_in(name)) {
       return facts_.state("deepspeed", *known, value->node().at);

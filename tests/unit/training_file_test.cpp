@@ -310,7 +310,8 @@ TEST_F(TrainingFileTest, AxolotlTakesBf16UnlessToldNotTo) {
 
 TEST_F(TrainingFileTest, LlamaFactoryFreezesWhatTheUserSays) {
   const std::string text = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: freeze\n";
-  EXPECT_THAT(refused("freeze.yaml", text), HasSubstr("\"freeze\" is not simulated"));
+  EXPECT_THAT(refused("freeze.yaml", text),
+              AllOf(HasSubstr("freeze.yaml:3:18"), HasSubstr("--set 'training.freeze=[NAMES]'")));
   JobFacts facts;
   facts.state("training.freeze", "[x]", source_named("--set"));
   read_training_file(folder_ / "freeze.yaml", facts, notes_);
@@ -392,6 +393,66 @@ TEST_F(TrainingFileTest, FlagsComeFirst) {
   facts.state(kBatch, "7", source_named("--micro-batch-size"));
   read_training_file(folder_ / "full.yaml", facts, notes_);
   EXPECT_EQ(facts.value_or(kBatch, ""), "7");
+}
+
+TEST_F(TrainingFileTest, MisspeltKeysAreNamed) {
+  EXPECT_THAT(refused("typo.yaml",
+                      "model_name_or_path: a\nstage: sft\nfinetuning_type: full\n"
+                      "cutoff_length: 16384\nper_device_train_batchsize: 1\nbf16: true\n"
+                      "gradient_accumulation: 8\nmine: 1\n"),
+              AllOf(HasSubstr("typo.yaml:4:1: expected keys of LLaMA-Factory, which stops at "),
+                    HasSubstr("cutoff_length: did you mean cutoff_len?"),
+                    HasSubstr("batchsize: did you mean per_device_train_batch_size?"),
+                    HasSubstr("gradient_accumulation: did you mean gradient_accumulation_steps?"),
+                    HasSubstr("; mine")));
+  EXPECT_THAT(refused("args.json", R"({"output_dir": "o", "gradient_checkpoint": true, "bf16": 1,
+                                       "per_device_train_batch_size": 1})"),
+              HasSubstr("gradient_checkpoint: did you mean gradient_checkpointing?"));
+}
+
+// axolotl reads on; what decides nothing stops nobody; no value is no key.
+TEST_F(TrainingFileTest, UnknownKeysAreNamed) {
+  read("axolotl.yml",
+       "base_model: a\nsequence_length: 16384\nmicro_batch_size: 4\nmine: 1\nother:\nfp16: true\n");
+  EXPECT_THAT(notes_, ::testing::ElementsAre(
+                          HasSubstr("read as a file of axolotl"),
+                          AllOf(HasSubstr("axolotl.yml:2:1: sequence_length: no key of axolotl"),
+                                HasSubstr("ignores it: did you mean sequence_len?")),
+                          HasSubstr("axolotl.yml: no keys of axolotl, not read: mine")));
+  read("args.yaml", "output_dir: o\nlogging_step: 1\nbf16: true\nmax_steps: 1\n");
+  EXPECT_THAT(notes_, ::testing::Contains(HasSubstr("did you mean logging_steps?")));
+}
+
+TEST_F(TrainingFileTest, FilesOfOtherProgramsAreRefused) {
+  EXPECT_THAT(
+      refused("recipe.yaml",
+              "output_dir: o\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+              "batch_size: 2\ngradient_accumulation_steps: 8\n"),
+      AllOf(HasSubstr("recipe.yaml:3:16: model._component_: expected a file of DeepSpeed"),
+            HasSubstr("found a recipe of torchtune")));
+  EXPECT_THAT(refused("own.yaml", "output_dir: o\nlayers: 3\nwidth: 4\nheads: 5\n"),
+              AllOf(HasSubstr("own.yaml: expected a file of a program that is known here"),
+                    HasSubstr("which has no layers, width, heads")));
+}
+
+TEST_F(TrainingFileTest, AnchorsAndMergesAreResolved) {
+  const JobFacts facts = read("aliases.yml", R"(
+common: &common
+  micro_batch_size: 4
+  bf16: true
+base_model: a/b
+sequence_len: &length 4096
+eval_sequence_len: *length
+<<: *common
+)");
+  EXPECT_EQ(facts.value_or(kBatch, ""), "4");
+  EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+}
+
+TEST_F(TrainingFileTest, DeepSpeedIsJsonTextInArguments) {
+  const JobFacts facts = read("args.yaml",
+                              "output_dir: o\nper_device_train_batch_size: 1\n"
+                              "deepspeed: '{\"zero_optimization\": {\"stage\": 2}}'\n");
 }
 
 TEST_F(TrainingFileTest, FilesOfNoneAreRefused) {
