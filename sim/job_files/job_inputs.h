@@ -58,6 +58,8 @@ struct JobScenario {
   /// Weights, gradients and moments are all of the 16-bit type, with no copy in fp32: as trainers
   /// without DeepSpeed have them that load weights so. It is not simulated.
   bool narrow_weights = false;
+  /// The loss keeps no logits, which are simulated.
+  bool no_logits = false;
 };
 
 /// Throws Error(kInput), located at the flag or file, for what is unknown, missing or contradicts

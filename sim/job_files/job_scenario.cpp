@@ -120,6 +120,7 @@ class HostFacts {
   void take() {
     JobFacts& facts = scenario_.facts;
     if (inputs_.ram) {
+      check_ram();
       facts.state("hardware.host.memory", *inputs_.ram, source_of(inputs_, "--ram"));
     } else {
       facts.estimate("hardware.host.memory", fmt::format("{:.0f} GiB", host_.memory_gib), why_);
@@ -132,6 +133,12 @@ class HostFacts {
   [[nodiscard]] const std::string& why() const { return why_; }
 
  private:
+  void check_ram() const {
+    constexpr double kMost = 0x1p50;
+    const Node text = text_node(*inputs_.ram, source_of(inputs_, "--ram"));
+    const ValueReader size(text, "");
+    if (size.bytes().value() > kMost) size.fail("expected at most 1024 TiB for a node");
+  }
   void estimate(const char* key, int value) {
     const std::string path = fmt::format("hardware.host.{}", key);
     scenario_.facts.estimate(path, std::to_string(value), why_);
@@ -362,6 +369,7 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
   if (inputs.file) {
     read_training_file(*inputs.file, facts, scenario.notes);
     scenario.narrow_weights = facts.take(kNarrowWeights).has_value();
+    scenario.no_logits = facts.take(kWithoutLogits).has_value();
   }
   if (facts.find("model") == nullptr) {
     throw Error(ErrorKind::kInput,

@@ -52,7 +52,7 @@ fs::path find_named_model(const std::string& text, const std::vector<fs::path>& 
   std::vector<fs::path> found;
   std::vector<std::string> known;
   for (const auto& [name, file] : names) {
-    known.push_back(name);
+    known.insert(known.end(), {name, without_owner(name), file.stem().string()});
     const bool whole = lower_case(name) == wanted;
     if (!whole && lower_case(without_owner(name)) != wanted) continue;
     if (whole) return fs::absolute(file);

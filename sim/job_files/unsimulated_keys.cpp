@@ -251,6 +251,7 @@ void note_unsimulated(const Node& root, TrainingProgram program, JobFacts& facts
   std::string_view last;
   for (const Key& key : kNoted) {
     const Node* const value = applies(root, key);
+    if (value != nullptr && key.says == kNoLogits) facts.state(kWithoutLogits, "true", value->at);
     if (value == nullptr || key.says == last) continue;  // once for several keys that mean it
     notes.push_back(fmt::format("{}: {}: {}", value->at.text(), key.name, key.says));
     last = key.says;

@@ -9,8 +9,9 @@
 
 namespace zenflow::sim {
 
-/// A fact that is no key of a scenario: JobScenario::narrow_weights.
+/// Facts that are no keys of a scenario: JobScenario::narrow_weights, no_logits.
 inline constexpr const char* kNarrowWeights = "training.narrow_weights";
+inline constexpr const char* kWithoutLogits = "training.without_logits";
 
 /// Throws Error(kInput), located, for what would make another job: one that is divided otherwise,
 /// or that trains other parameters.

@@ -10,6 +10,7 @@
 #include "sim/base/table.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/overrides.h"
+#include "sim/memory/activation_memory.h"
 
 namespace zenflow::sim {
 namespace {
@@ -29,11 +30,27 @@ struct Judgement {
   std::string decided_by;
 };
 
-/// What the GPU holds at least if weights, gradients and moments are all of the 16-bit type, of
-/// which plain data parallelism is simulated with a copy of the weights, their moments and, at the
-/// step, gradients in fp32: 24 bytes a parameter in place of 8.
-double without_fp32(const Job& job, const LimitCheck& gpu) {
-  return gpu.need - 16 * static_cast<double>(job.scenario.model.trained());
+/// What the GPU holds at least, and why it may be less than is simulated.
+struct LeastNeed {
+  double bytes;
+  std::string without{};
+};
+
+/// Where weights, gradients and moments are all of the 16-bit type plain data parallelism is
+/// simulated with a copy of the weights, their moments and, at the step, gradients in fp32: 24
+/// bytes a parameter in place of 8. Logits are simulated where the loss keeps none, too.
+LeastNeed least_need(const Job& job, const LimitCheck& gpu, const JobScenario& scenario) {
+  LeastNeed least{gpu.need};
+  if (scenario.narrow_weights && job.deepspeed.zero_stage == 0) {
+    least.bytes -= 16 * static_cast<double>(job.scenario.model.trained());
+    least.without = "fp32 weights and moments";
+  }
+  if (scenario.no_logits) {
+    const ActivationMemory memory = activation_memory(job.scenario.model, job.scenario.training);
+    least.bytes -= (memory.logits_forward + memory.logits_backward).value();
+    least.without += least.without.empty() ? "logits" : " and without logits";
+  }
+  return least;
 }
 
 /// By the limit that is nearest to its end, or beyond it.
@@ -64,11 +81,11 @@ Judgement judge(const Job& job, const Fit& fit, const JobScenario& scenario) {
     const bool only_host = guessed && fit.memory.limit(MemoryLimit::kGpu).holds();
     judgement.verdict = only_host ? Verdict::kUncertain : Verdict::kDoesNotFit;
     const LimitCheck& gpu = fit.memory.limit(MemoryLimit::kGpu);
-    if (scenario.narrow_weights && job.deepspeed.zero_stage == 0 && host.holds() && gpu.capacity &&
-        without_fp32(job, gpu) < *gpu.capacity) {
+    const LeastNeed least = least_need(job, gpu, scenario);
+    if (!least.without.empty() && host.holds() && gpu.capacity && least.bytes < *gpu.capacity) {
       judgement.verdict = Verdict::kUncertain;
-      judgement.decided_by += fmt::format("; without fp32 weights and moments at least {}",
-                                          format_gib(without_fp32(job, gpu)));
+      judgement.decided_by +=
+          fmt::format("; without {} at least {}", least.without, format_gib(least.bytes));
     }
     return judgement;
   }
@@ -175,7 +192,13 @@ std::vector<Finding> Checker::findings_of(const Job& job, bool is_as_written) co
   if (is_as_written && tree_.deepspeed_file) {
     return lint(load_ds_document(*tree_.deepspeed_file), options);
   }
-  return lint(parse_ds_document(render_json(root), "deepspeed"), options);
+  std::vector<Finding> findings = lint(parse_ds_document(render_json(root), "deepspeed"), options);
+  // A text of our own, which nobody has: whose it is, its fact says.
+  const JobFact* const fact = scenario_.facts.find("deepspeed");
+  for (Finding& finding : findings) {
+    if (fact != nullptr) finding.at = fact->source;
+  }
+  return findings;
 }
 
 std::size_t Checker::errors(const std::vector<Finding>& findings) {
@@ -364,8 +387,14 @@ void Checker::find_changes(const Job& job, JobCheck& result) const {
     const bool gains = has_to_fit || change.gain >= kLeastGain;
     if (!gains && result.verdict == Verdict::kFits) break;  // all others gain less
     const Verdict then = verdict_of(change);
-    if (then == Verdict::kFits && (gains || result.verdict == Verdict::kUncertain)) {
+    if (then == Verdict::kFits && gains) {
       result.changes.push_back(std::move(change));
+    } else if (then == Verdict::kFits && result.verdict == Verdict::kUncertain) {
+      // All others are slower still, and no surer than what is listed.
+      if (!result.changes.empty()) break;
+      change.but += fmt::format("{}it fits with room to spare", change.but.empty() ? "" : "; ");
+      result.changes.push_back(std::move(change));
+      break;
     } else if (then == Verdict::kUncertain && gains && result.verdict != Verdict::kFits) {
       unsure.push_back(std::move(change));
     }

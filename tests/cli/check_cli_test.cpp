@@ -260,6 +260,69 @@ gradient_checkpointing: true
             "deepspeed-zero-offload");
 }
 
+// A loss of Liger's keeps no logits, which would take 111 GiB here.
+TEST_F(CheckCli, LogitsThatTheLossDoesNotKeepDoNotDecide) {
+  const std::string file =
+      "model_name_or_path: Qwen/Qwen2.5-1.5B-Instruct\nbf16: true\ngradient_checkpointing: true\n"
+      "packing: true\nmax_length: 16384\nper_device_train_batch_size: 4\n";
+  const Arguments flags = {"--gpu", "H100 SXM", "--gpus", "2", "--ram", "512GB"};
+  folder_.write("plain.yaml", file);
+  EXPECT_EQ(checked(Arguments{"--ds", "plain.yaml"} + flags, 3).at("verdict"), "does_not_fit");
+  folder_.write("liger.yaml", file + "use_liger_kernel: true\n");
+  const json check = checked(Arguments{"--ds", "liger.yaml"} + flags);
+  EXPECT_EQ(check.at("verdict"), "uncertain");
+  EXPECT_THAT(check.at("decided_by").get<std::string>(), HasSubstr("; without logits at least "));
+}
+
+TEST_F(CheckCli, ChangesOfAnUncertainJobHelp) {
+  const json check =
+      checked({"--model", "Qwen/Qwen2.5-1.5B", "--gpu", "A100-SXM4-80GB", "--gpus", "2", "--ram",
+               "512GB", "--sequence-length", "2048", "--micro-batch-size", "6"});
+  ASSERT_EQ(check.at("verdict"), "uncertain");
+  int slower = 0;
+  for (const json& change : check.at("changes")) {
+    if (change.at("gain") > 1) continue;
+    ++slower;
+    EXPECT_THAT(change.at("but").get<std::string>(), HasSubstr("it fits with room to spare"));
+  }
+  EXPECT_EQ(slower, 1);
+}
+
+TEST_F(CheckCli, CardsWithoutATypeSayWhereItStands) {
+  folder_.write("bf16.yaml",
+                "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\nmax_length: 512\n");
+  const Arguments job = {"check", "--ds", "bf16.yaml", "--model", "meta-llama/Llama-3.2-1B",
+                         "--gpu", "T4"};
+  expect_refused(job, AllOf(HasSubstr("bf16.yaml:3:7: training.dtype: profile t4_x1 has no "
+                                      "gpu.peak.bf16"),
+                            HasSubstr("fp16"), HasSubstr("--dtype"), Not(HasSubstr("--set"))));
+  EXPECT_NE(run(job + Arguments{"--dtype", "fp16"}).code, 2);
+}
+
+TEST_F(CheckCli, FindingsOnInlineDeepSpeedAreInTheJobsFile) {
+  folder_.write("inline.yaml",
+                "output_dir: o\nper_device_train_batch_size: 1\nbf16: true\nmax_length: 512\n"
+                "deepspeed: {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}\n");
+  const json check = checked({"--ds", "inline.yaml", "--model", "gpt2", "--gpu", "RTX 4090"});
+  ASSERT_FALSE(check.at("findings").empty());
+  for (const json& finding : check.at("findings")) EXPECT_EQ(finding.at("at"), "inline.yaml:5:12");
+}
+
+TEST_F(CheckCli, FlagsAreRefusedInTheirOwnWords) {
+  const auto refused = [this](const Arguments& flags, const ::testing::Matcher<std::string>& what) {
+    expect_refused(Arguments{"check", "--model", "gpt2", "--gpu", "H100"} + flags, what);
+  };
+  refused({"--gpus", "1", "--gpus", "2"}, HasSubstr("--gpus: given twice"));
+  refused({"--gpus", "1.5"},
+          HasSubstr("expected a whole number from 1 to 16777216, found \"1.5\""));
+  refused({"--gpus", "0"}, HasSubstr("expected a whole number"));
+  refused({"--ram", ""}, AllOf(HasSubstr("--ram: expected a size"), Not(HasSubstr("--set"))));
+  refused({"--ram", "1XB"}, AllOf(HasSubstr("--ram: "), Not(HasSubstr("did you mean"))));
+  refused({"--ram", "1e30GB"}, HasSubstr("--ram: expected at most 1024 TiB"));
+  expect_refused({"check", "--model", "lama2_7b", "--gpu", "H100"},
+                 HasSubstr("did you mean \"llama2_7b\"?"));
+}
+
 TEST_F(CheckCli, WrongInputIsRefusedAndNothingWritten) {
   const auto with = [](const Arguments& more) { return Arguments{"check"} + job() + more; };
   const Arguments save = {"--save", "job.yaml"};
