@@ -53,6 +53,15 @@ std::string unexpected(const CLI::App& app, const std::string& message) {
   return message;
 }
 
+/// "--gpus: At Most 1 required but received 2"
+std::string without_most(std::string message) {
+  constexpr std::string_view kMost = ": At Most 1 required but received ";
+  const std::size_t at = message.find(kMost);
+  if (at == std::string::npos) return message;
+  const std::string times = message.substr(at + kMost.size());
+  return message.substr(0, at) + ": given " + (times == "2" ? "twice" : times + " times");
+}
+
 }  // namespace
 
 bool parse_command_line(CLI::App& app, int argc, char** argv) {
@@ -64,6 +73,8 @@ bool parse_command_line(CLI::App& app, int argc, char** argv) {
     app.parse(with_dashes(argc, argv));
   } catch (const CLI::ExtrasError& error) {
     fail(unexpected(app, error.what()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    fail(without_most(error.what()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) fail(error.what());
     std::ostringstream out;  // --help, --version

@@ -342,8 +342,15 @@ void check_ranks(MapReader& root, const Scenario& scenario) {
                           scenario.hardware.name));
   }
   if (!scenario.hardware.gpu.peak.contains(scenario.training.dtype)) {
-    root.fail("training", fmt::format("profile {} has no gpu.peak.{}", scenario.hardware.name,
-                                      to_string(scenario.training.dtype)));
+    std::vector<std::string> types;
+    for (const auto& [type, rate] : scenario.hardware.gpu.peak) types.push_back(to_string(type));
+    const Node& training = root.require("training").node();
+    const Node* const dtype = training.find("dtype");
+    fail_at(dtype != nullptr ? dtype->at : training.at, "training.dtype",
+            fmt::format("profile {} has no gpu.peak.{}: {} does not compute in that type; expected "
+                        "{} here, or by --dtype",
+                        scenario.hardware.name, to_string(scenario.training.dtype),
+                        scenario.hardware.gpu.name, fmt::join(types, " or ")));
   }
 }
 
