@@ -36,7 +36,7 @@ TEST_F(TraceCli, ExplainsARecordedRun) {
   folder_.write("t.json", kTrace);
   const Outcome text = explain({"--trace", "t.json"});
   EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, HasSubstr("1 steps (by annotation): mean 0.100 ms"));
+  EXPECT_THAT(text.out, HasSubstr("1 step (by annotation): mean 0.100 ms"));
   EXPECT_THAT(text.err, IsEmpty());
   const Outcome result = explain({"--trace", "t.json", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
