@@ -431,6 +431,11 @@ std::vector<const Node::Entry*> unknown_in(const Node& root,
 }  // namespace
 
 void refuse_other_programs(const Node& root) {
+  if (const Node* const hardware = root.find("hardware");
+      hardware != nullptr && root.find("training") != nullptr) {
+    fail_at(hardware->at, "hardware",
+            "expected a job's own file, found a scenario: zenflow-sim run, fit, explain FILE");
+  }
   for (const Node::Entry& entry : root.entries) {
     const Node* const component = entry.value.find("_component_");
     if (component == nullptr) continue;

@@ -430,6 +430,9 @@ TEST_F(TrainingFileTest, FilesOfOtherProgramsAreRefused) {
               "batch_size: 2\ngradient_accumulation_steps: 8\n"),
       AllOf(HasSubstr("recipe.yaml:3:16: model._component_: expected a file of DeepSpeed"),
             HasSubstr("found a recipe of torchtune")));
+  EXPECT_THAT(
+      refused("scenario.yaml", "name: a\nhardware: b\ngpus: 1\ntraining: {dtype: bf16}\n"),
+      HasSubstr("scenario.yaml:2:11: hardware: expected a job's own file, found a scenario"));
   EXPECT_THAT(refused("own.yaml", "output_dir: o\nlayers: 3\nwidth: 4\nheads: 5\n"),
               AllOf(HasSubstr("own.yaml: expected a file of a program that is known here"),
                     HasSubstr("which has no layers, width, heads")));
