@@ -201,18 +201,23 @@ bool add_best(ChangedMemory& memory, std::vector<const Candidate*> left,
               std::vector<const Candidate*>& chosen) {
   double reached = excess(memory.with(chosen).value());
   while (reached > 0) {
-    auto best = left.end();
-    for (auto one = left.begin(); one != left.end(); ++one) {
-      chosen.push_back(*one);
+    const double before = reached;
+    const Candidate* best = nullptr;
+    // What lowers nothing now is not tried again: each try simulates the job.
+    std::erase_if(left, [&](const Candidate* one) {
+      chosen.push_back(one);
       const auto& after = memory.with(chosen);
       chosen.pop_back();
-      if (!after || excess(*after) >= reached) continue;
-      reached = excess(*after);
-      best = one;
-    }
-    if (best == left.end()) return false;
-    chosen.push_back(*best);
-    left.erase(best);
+      if (!after || excess(*after) >= before) return true;
+      if (excess(*after) < reached) {
+        reached = excess(*after);
+        best = one;
+      }
+      return false;
+    });
+    if (best == nullptr) return false;
+    chosen.push_back(best);
+    std::erase(left, best);
   }
   return true;
 }
