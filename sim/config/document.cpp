@@ -26,23 +26,29 @@ namespace {
 
 /// yaml-cpp queues the tokens of a whole line, up to 200 bytes for each byte of input.
 constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20U;
-/// Aliases of aliases are as many values as 2 to the power of their number.
+/// Aliases of aliases are as many values as 2 to the power of their number, and one of a long text
+/// is as long as it.
 constexpr std::size_t kMaxAliased = 100'000;
 
 struct Extent {
   std::size_t values = 1;
+  std::size_t bytes = 0;  ///< of texts and keys
   std::size_t depth = 0;  ///< of maps and sequences
 
   void add(const Extent& child) {
     values += child.values;
+    bytes += child.bytes;
     depth = std::max(depth, child.depth + 1);
   }
 };
 
 Extent extent_of(const Node& node) {
-  Extent extent;
+  Extent extent{.bytes = node.scalar.size()};
   for (const Node& item : node.items) extent.add(extent_of(item));
-  for (const Node::Entry& entry : node.entries) extent.add(extent_of(entry.value));
+  for (const Node::Entry& entry : node.entries) {
+    extent.bytes += entry.key.size();
+    extent.add(extent_of(entry.value));
+  }
   return extent;
 }
 
@@ -103,11 +109,9 @@ class YamlHandler : public YAML::EventHandler {
     if (named == anchors_.end()) {
       fail_parse(at(mark), "expected a value, found an alias (*name) of what it stands in");
     }
-    const Extent extent = extent_of(named->second);
-    aliased_ += extent.values;
-    if (aliased_ > kMaxAliased || tree_.depth() + extent.depth > kMaxDepth) {
-      fail_parse(at(mark), fmt::format("aliases make more than {} values, or {} levels",
-                                       kMaxAliased, kMaxDepth));
+    const std::size_t depth = tree_.depth() + count_copy(named->second, at(mark));
+    if (depth > kMaxDepth) {
+      fail_parse(at(mark), fmt::format("aliases make more than {} levels", kMaxDepth));
     }
     tree_.leaf(named->second);
   }
@@ -162,7 +166,21 @@ class YamlHandler : public YAML::EventHandler {
   }
   /// The value that is complete now; anchors of the same name count as several.
   void remember(YAML::anchor_t anchor) {
-    if (anchor != 0) anchors_.emplace(anchor, tree_.last());
+    if (anchor == 0) return;
+    count_copy(tree_.last(), tree_.last().at);
+    anchors_.emplace(anchor, tree_.last());
+  }
+  /// Its depth. Anchors keep a copy of what they name, aliases make another.
+  std::size_t count_copy(const Node& value, const Location& where) {
+    const Extent extent = extent_of(value);
+    copied_.values += extent.values;
+    copied_.bytes += extent.bytes;
+    if (copied_.values > kMaxAliased || copied_.bytes > kMaxYamlBytes) {
+      fail_parse(where,
+                 fmt::format("anchors and aliases make more than {} values, or 1 MiB of text",
+                             kMaxAliased));
+    }
+    return extent.depth;
   }
   void refuse_key(const YAML::Mark& mark, const char* found) const {
     if (tree_.expects_key()) {
@@ -212,7 +230,7 @@ class YamlHandler : public YAML::EventHandler {
   bool has_aliases_;
   std::map<YAML::anchor_t, Node> anchors_;
   std::vector<YAML::anchor_t> open_anchors_;  ///< of the maps and sequences that are open
-  std::size_t aliased_ = 0;                   ///< values that aliases have copied
+  Extent copied_{.values = 0};                ///< by anchors and aliases
   TreeBuilder tree_;
   int documents_ = 0;
 };

@@ -65,8 +65,8 @@ void erase_key(Node& map, std::string_view key);
 /// over 1 MiB, invalid UTF-8 and control characters.
 [[nodiscard]] Node parse_yaml(std::string_view text, const std::string& file);
 
-/// The same with anchors, aliases and merge keys (<<) resolved, as Python reads YAML. What aliases
-/// copy is at most 100,000 values. A copied value knows where it was written, not where its alias
+/// The same with anchors, aliases and merge keys (<<) resolved, as Python reads YAML. What anchors
+/// and aliases copy is at most 100,000 values and 1 MiB of text. A copied value knows where it was written, not where its alias
 /// is.
 [[nodiscard]] Node parse_yaml_with_aliases(std::string_view text, const std::string& file);
 

@@ -165,7 +165,18 @@ TEST(Yaml, AliasesStayBounded) {
     if (i < 9) laughs += fmt::format("a{0}: &a{0} [{1}, {1}, {1}, {1}, {1}, {1}]\n", i, one);
   }
   EXPECT_THAT(error(laughs), HasSubstr("aliases make more than 100000 values"));
-  EXPECT_THAT(error(deep), HasSubstr("or 100 levels"));
+  EXPECT_THAT(error(deep), HasSubstr("aliases make more than 100 levels"));
+  // Anchors within anchors hold what they name again, and a long text is long in each of its
+  // copies.
+  std::string nested;
+  for (int i = 0; i < 20; ++i) nested += fmt::format("&a{} [", i);
+  for (int i = 0; i < 10'000; ++i) nested += "0, ";
+  EXPECT_THAT(error("a: " + nested + "0" + std::string(20, ']') + "\n"),
+              HasSubstr("anchors and aliases make more than 100000 values"));
+  const std::string text(10'000, 'x');
+  std::string copies;
+  for (int i = 0; i < 200; ++i) copies += ", *a";
+  EXPECT_THAT(error("[&a " + text + copies + "]\n"), HasSubstr("or 1 MiB of text"));
   EXPECT_THAT(error("a: &a [*a]\n"), HasSubstr("x.yaml:1:8: expected a value, found an alias"));
   EXPECT_THAT(error("a: &a {k: 1}\n<<: [*a, 2]\n"), HasSubstr("x.yaml:2:10: <<: expected a map"));
   EXPECT_THAT(error("&k a: 1\n"), HasSubstr("x.yaml:1:1: expected a key, found an anchor"));
