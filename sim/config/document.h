@@ -66,8 +66,8 @@ void erase_key(Node& map, std::string_view key);
 [[nodiscard]] Node parse_yaml(std::string_view text, const std::string& file);
 
 /// The same with anchors, aliases and merge keys (<<) resolved, as Python reads YAML. What anchors
-/// and aliases copy is at most 100,000 values and 1 MiB of text. A copied value knows where it was written, not where its alias
-/// is.
+/// and aliases copy is at most 100,000 values and 1 MiB of text. A copied value knows where it was
+/// written, not where its alias is.
 [[nodiscard]] Node parse_yaml_with_aliases(std::string_view text, const std::string& file);
 
 /// Parses strict JSON text (RFC 8259; no comments), and NaN, Infinity and -Infinity as Python
