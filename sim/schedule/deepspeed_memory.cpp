@@ -471,6 +471,7 @@ void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
 
 double bucket_memory(const Job& job) {
   if (job.deepspeed.zero_stage != 1 && job.deepspeed.zero_stage != 2) return 0;
+  if (runs_bf16_optimizer(job)) return 0;
   // Without contiguous_gradients there are none.
   if (job.deepspeed.zero_stage == 1 && !job.has(Change::kStage1Overlaps)) return 0;
   return static_cast<double>(bytes_per_element(job.scenario.training.dtype)) *

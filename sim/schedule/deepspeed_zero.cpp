@@ -5,17 +5,24 @@
 /// default in stage 3 alone, backward waits for each bucket. The step then works through the
 /// rank's partition p (stage 0: all P parameters), in bytes of device memory a parameter:
 ///
-///   norm         b + 16   each gradient is copied to fp64, and read
-///   fp32 copy    b + 4    of the gradients, which stay in the training type until then
+///   norm         w + 16   each gradient is copied to fp64, and read
+///   fp32 copy    w + 4    of the gradients, which stay in w = b bytes until then
 ///   unscale      8        clipping too, in place
 ///   Adam         28       fp32 weight, gradient and two moments read, all but the gradient written
 ///   copy back    4 + b    to the weights
 ///
-/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies. Stage 3's
-/// offload_param does not need an offloaded optimizer: b p come down after the step, and are
-/// fetched again by every forward and backward. Source: deepspeed/runtime/zero/stage_1_and_2.py,
-/// stage3.py (step, unscale_and_clip_grads), runtime/engine.py (allreduce_gradients),
-/// runtime/bf16_optimizer.py.
+/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies.
+///
+/// grad_accum_dtype fp32: gradients are kept in w = 4 bytes. Stage 1 casts those of every micro
+/// step and adds them to the sums (b + 16), of all P; in bf16 BF16_Optimizer does, as it does
+/// without ZeRO before 0.17.6. That clears the 16-bit gradients first (b) and has them until the
+/// step; the step casts what is reduced, averages, copies back and onto itself (4 b + 16), takes
+/// the norm (4), clips (8) and clears (4) the sums of all P, and updates the partition.
+///
+/// Stage 3's offload_param does not need an offloaded optimizer: b p come down after the step, and
+/// are fetched again by every forward and backward. Source:
+/// deepspeed/runtime/zero/stage_1_and_2.py, stage3.py (step, unscale_and_clip_grads),
+/// runtime/engine.py (allreduce_gradients), runtime/bf16_optimizer.py.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -32,11 +39,37 @@ constexpr double kFp32Bytes = 4;
 constexpr double kNormBytes = 16;
 constexpr double kUnscaleBytes = 8;
 
-/// Device memory traffic of the step, a parameter.
-double step_bytes(DType dtype) {
-  const auto b = static_cast<double>(bytes_per_element(dtype));
-  const double copies = dtype == DType::kFp32 ? 0 : 2 * (b + kFp32Bytes);
-  return b + kNormBytes + copies + kUnscaleBytes + kAdamBytes;
+/// Bytes of a gradient from one micro step to the next.
+double kept_width(const Job& job) {
+  return job.deepspeed.fp32_gradient_sums
+             ? kFp32Bytes
+             : static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+}
+
+/// Device memory traffic of the step.
+double step_bytes(const Job& job) {
+  const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const double owned = updated_on_gpu(job);
+  if (runs_bf16_optimizer(job)) {
+    const double all = 4 * b + 4 * kFp32Bytes + kFp32Bytes + kUnscaleBytes + kFp32Bytes;
+    return all * static_cast<double>(job.scenario.model.trained()) +
+           (kAdamBytes + kFp32Bytes + b) * owned;
+  }
+  const double kept = kept_width(job);
+  const double copies = job.scenario.training.dtype == DType::kFp32 ? 0 : kept + b + 2 * kFp32Bytes;
+  return (kept + kNormBytes + copies + kUnscaleBytes + kAdamBytes) * owned;
+}
+
+/// Stage 1 and BF16_Optimizer, for every micro step: its gradients are added to the fp32 sums.
+Seconds summing_time(const Job& job) {
+  const bool divided = runs_bf16_optimizer(job);
+  if (!divided && !(job.deepspeed.fp32_gradient_sums && job.deepspeed.zero_stage == 1)) {
+    return Seconds(0);
+  }
+  const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+  const double width = (divided ? 2 : 1) * b + 4 * kFp32Bytes;
+  return stream_time(job.scenario.hardware.gpu,
+                     Bytes(width * static_cast<double>(job.scenario.model.trained())));
 }
 
 /// Stage 3 can keep the 16-bit weights on the host though the optimizer is on the GPU
@@ -61,18 +94,6 @@ class DeepSpeedZero final : public Schedule {
     }
     if (job.deepspeed.offload_param != OffloadDevice::kNone && job.deepspeed.zero_stage < 3) {
       notes.emplace_back("deepspeed-zero: offload_param has no effect below ZeRO stage 3");
-    }
-    if (job.deepspeed.zero_stage == 0 && job.scenario.training.dtype == DType::kBf16 &&
-        !job.has(Change::kBf16WithoutZero)) {
-      notes.push_back(fmt::format(
-          "deepspeed-zero: DeepSpeed {} runs bf16 without ZeRO by BF16_Optimizer, which "
-          "is not modelled: simulated as 0.17.6, which does not divide the state",
-          to_string(job.version)));
-    }
-    if (job.deepspeed.fp32_gradient_sums) {
-      notes.emplace_back(
-          "deepspeed-zero: data_types.grad_accum_dtype fp32 has no effect: gradients are summed in "
-          "the training type");
     }
     if (job.deepspeed.optimizer.narrow_master || job.deepspeed.optimizer.narrow_states) {
       notes.emplace_back("deepspeed-zero: 16-bit master weights and states are counted as fp32");
@@ -102,10 +123,12 @@ class ZeroEmitter {
         builder_(builder),
         stage_(job.deepspeed.zero_stage),
         b_(builder.element_bytes()),
-        owned_(stage_ == 0 ? static_cast<double>(job.scenario.model.trained()) : job.partition()),
+        owned_(updated_on_gpu(job)),
+        bf16_optimizer_(runs_bf16_optimizer(job)),
         // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
         // Stage 0's are flattened, and both are there (runtime/fp16/fused_optimizer.py).
         copied_(job.scenario.training.dtype == DType::kFp32 ? 0
+                : bf16_optimizer_                           ? 0
                 : stage_ == 3                               ? largest_sub_group(job)
                 : stage_ == 0                               ? 2 * owned_
                                                             : owned_),
@@ -120,26 +143,41 @@ class ZeroEmitter {
       builder_.buffer({.name = "16-bit weights",
                        .formula = "b P",
                        .category = MemoryCategory::kWeights,
-                       .resident = b_ * owned_,
+                       .resident = b_ * all_,
                        .model_state = true});
       declare_frozen(job_, MemoryHome::kGpu, builder_);
     }
-    const std::string owned = stage_ == 0 ? " P" : " p";
+    const std::string owned = owned_ == all_ ? " P" : " p";
     const bool masters = job_.scenario.training.dtype != DType::kFp32;
     builder_.buffer({.name = masters ? "fp32 master, m, v" : "moments m and v",
                      .formula = (masters ? "12" : "8") + owned,
                      .category = MemoryCategory::kOptimizerState,
                      .resident = (masters ? 12 : 8) * owned_,
                      .model_state = true});
+    if (bf16_optimizer_) {
+      builder_.buffer({.name = "fp32 gradient sums",
+                       .formula = "4 P",
+                       .category = MemoryCategory::kGradients,
+                       .resident = kFp32Bytes * all_,
+                       .model_state = true});
+    }
     // Stages 0 and 1 keep all ranks' until the step, the others their own.
     const bool all = stage_ < 2;
-    kept_bytes_ = b_ * (all ? static_cast<double>(job_.scenario.model.trained()) : owned_);
+    const double width = bf16_optimizer_ ? b_ : kept_width(job_);
+    kept_bytes_ = width * (all ? all_ : owned_);
     kept_ = builder_.buffer({.name = "gradients until the step",
-                             .formula = all ? "b P" : "b p",
+                             .formula = std::string(width == b_ ? "b" : "4") + (all ? " P" : " p"),
                              .category = MemoryCategory::kGradients,
                              .held = "first backward to step",
                              .model_state = true});
     bucket_memory_.emplace(job_, builder_);
+    if (bf16_optimizer_) {
+      copy_ = builder_.buffer({.name = "gradient sums, cast to be reduced",
+                               .formula = "b P",
+                               .category = MemoryCategory::kStaging,
+                               .held = "step"});
+      return;
+    }
     copy_ = builder_.buffer({.name = "gradients in fp32",
                              .formula = stage_ == 3 ? "4 s" : (stage_ == 0 ? "8" : "4") + owned,
                              .category = MemoryCategory::kGradients,
@@ -165,6 +203,7 @@ class ZeroEmitter {
                                   return wait_unless_overlapped(reduced);
                                 });
       before.assign(builder_.classes(), {});
+      add_to_sums();
       const TaskId last = builder_.last_compute(0);
       if (reduces) bucket_memory_->end(last);
       if (step == 0) builder_.memory(last, true, kept_, kept_bytes_);
@@ -175,7 +214,16 @@ class ZeroEmitter {
  private:
   static double largest_sub_group(const Job& job) { return sub_groups(job).largest(); }
 
-  /// Stage 0 reduces once backward has ended, which takes as long as if backward waited.
+  void add_to_sums() {
+    const Seconds time = summing_time(job_);
+    if (time.value() == 0) return;
+    for (std::size_t c = 0; c < builder_.classes(); ++c) {
+      builder_.compute(c, Operation::kGpuAccumulate, 0, time, {});
+    }
+  }
+
+  /// Stage 0 and BF16_Optimizer reduce once backward has ended, which takes as long as if backward
+  /// waited.
   PerClass wait_unless_overlapped(const PerClass& reduced) {
     const bool overlaps = stage_ > 0 && overlaps_communication(job_);
     for (std::size_t c = 0; c < builder_.classes() && !overlaps; ++c) {
@@ -191,15 +239,16 @@ class ZeroEmitter {
       updated.push_back(
           builder_.compute(c, Operation::kGpuUpdate, 0, time, {builder_.last_reduced(c)}));
     }
-    builder_.memory(updated[0], false, copy_, kFp32Bytes * copied_);
-    builder_.memory(updated[0], true, copy_, -kFp32Bytes * copied_);
+    const double bytes_then = bf16_optimizer_ ? b_ * all_ : kFp32Bytes * copied_;
+    builder_.memory(updated[0], false, copy_, bytes_then);
+    builder_.memory(updated[0], true, copy_, -bytes_then);
     builder_.memory(updated[0], true, kept_, -kept_bytes_);
     ready_.assign(builder_.classes(), {});
     // Partitions may be fetched once they are written.
     if (stage_ == 3) {
       for (std::size_t c = 0; c < updated.size(); ++c) ready_[c] = {written(c, updated[c])};
     }
-    if (stage_ != 1 && stage_ != 2) return;
+    if (stage_ == 3 || owned_ == all_) return;
     const double bytes = b_ * owned_ * builder_.ranks();
     const TaskId gathered = builder_.collective(
         Operation::kAllGather, all_gather_time(builder_.group(), Bytes(bytes)), 0, bytes, updated);
@@ -229,7 +278,9 @@ class ZeroEmitter {
   ProgramBuilder& builder_;
   int stage_;
   double b_;
-  double owned_;   ///< parameters that a rank updates
+  double owned_;  ///< parameters that a rank updates
+  bool bf16_optimizer_;
+  double all_ = static_cast<double>(job_.scenario.model.trained());
   double copied_;  ///< gradients in fp32 at a time
   Stage3Gathers gathers_;
   BufferId copy_ = 0;
@@ -239,11 +290,10 @@ class ZeroEmitter {
   std::vector<After> ready_;  ///< the weights of the next window
 };
 
-/// The job as it runs: of what ignored() names, offloading and fp32 sums are not there.
+/// The job as it runs: without the offloading that ignored() names.
 Job without_offloading(Job job) {
   job.deepspeed.offload_optimizer = OffloadDevice::kNone;
   if (!offloads_parameters(job)) job.deepspeed.offload_param = OffloadDevice::kNone;
-  job.deepspeed.fp32_gradient_sums = false;
   return job;
 }
 
@@ -263,11 +313,7 @@ Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shap
 }  // namespace
 
 Seconds deepspeed_zero_update(const Job& job) {
-  const double owned = job.deepspeed.zero_stage == 0
-                           ? static_cast<double>(job.scenario.model.trained())
-                           : job.partition();
-  return std::max(stream_time(job.scenario.hardware.gpu,
-                              Bytes(owned * step_bytes(job.scenario.training.dtype))),
+  return std::max(stream_time(job.scenario.hardware.gpu, Bytes(step_bytes(job))),
                   framework_step_time(job));
 }
 

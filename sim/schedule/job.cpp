@@ -260,8 +260,22 @@ OptimizerBytes optimizer_bytes(const Job& job) {
 }
 
 bool overlaps_communication(const Job& job) {
-  const bool ignored = job.deepspeed.zero_stage == 1 && !job.has(Change::kStage1Overlaps);
+  const bool ignored = (job.deepspeed.zero_stage == 1 && !job.has(Change::kStage1Overlaps)) ||
+                       runs_bf16_optimizer(job);
   return job.deepspeed.overlaps_communication() && !ignored;
+}
+
+bool runs_bf16_optimizer(const Job& job) {
+  const DeepSpeedConfig& config = job.deepspeed;
+  if (job.scenario.training.dtype != DType::kBf16) return false;
+  if (config.zero_stage == 0) return !job.has(Change::kBf16WithoutZero);
+  return config.zero_stage == 1 && config.fp32_gradient_sums &&
+         config.offload_optimizer == OffloadDevice::kNone;
+}
+
+double updated_on_gpu(const Job& job) {
+  const bool all = job.deepspeed.zero_stage == 0 && !runs_bf16_optimizer(job);
+  return all ? static_cast<double>(job.scenario.model.trained()) : job.partition();
 }
 
 bool sends_fp32_weights(const Job& job) {
@@ -271,7 +285,8 @@ bool sends_fp32_weights(const Job& job) {
 
 bool sums_on_gpu(const Job& job) {
   return job.deepspeed.fp32_gradient_sums && job.has(Change::kFp32SumsOnGpu) &&
-         job.deepspeed.zero_stage < 3 && job.deepspeed.optimizer.kind != Optimizer::kMuon;
+         job.deepspeed.offload_optimizer != OffloadDevice::kNone && job.deepspeed.zero_stage < 3 &&
+         job.deepspeed.optimizer.kind != Optimizer::kMuon;
 }
 
 }  // namespace zenflow::sim

@@ -53,8 +53,15 @@ struct RankThreads {
 [[nodiscard]] std::optional<std::int64_t> advised_threads(const Job& job);
 
 /// Whether reductions of gradients run beside backward: overlap_comm, which stage 1 ignored before
-/// kStage1Overlaps.
+/// kStage1Overlaps, and BF16_Optimizer ignores.
 [[nodiscard]] bool overlaps_communication(const Job& job);
+/// Whether BF16_Optimizer runs a job without offloading, which sums every gradient in fp32 on each
+/// rank: bf16 in stage 1 with grad_accum_dtype fp32, and before kBf16WithoutZero without ZeRO.
+/// Source: deepspeed/runtime/engine.py (_do_optimizer_sanity_check), runtime/bf16_optimizer.py.
+[[nodiscard]] bool runs_bf16_optimizer(const Job& job);
+/// Parameters of which a rank's GPU runs the optimizer where it is not offloaded: all without ZeRO,
+/// unless BF16_Optimizer divides them.
+[[nodiscard]] double updated_on_gpu(const Job& job);
 /// Whether stages 1 and 2 send updated weights up as fp32, to be cast on the GPU: between
 /// kFp32Upload and kBufferedUpload.
 [[nodiscard]] bool sends_fp32_weights(const Job& job);

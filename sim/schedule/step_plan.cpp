@@ -137,6 +137,7 @@ Seconds framework_step_time(const Job& job) {
   const auto tensors = static_cast<double>(job.scenario.model.trained_tensors());
   if (job.deepspeed.zero_stage == 3) return tensors * kStepOfShard;
   if (job.deepspeed.zero_stage == 0) return tensors * (kStepOfTensor + kGradientHook);
+  if (runs_bf16_optimizer(job)) return tensors * kStepOfTensor;  // norm and clipping of all of them
   const bool offloaded = job.deepspeed.offload_optimizer != OffloadDevice::kNone;
   return tensors / static_cast<double>(job.scenario.ranks()) *
          (offloaded ? kStepOfOffloadedTensor : kStepOfTensor);

@@ -95,11 +95,12 @@ TEST_F(CheckCli, AnswersOnOneScreen) {
 
 // As `run` warns of it.
 TEST_F(CheckCli, SaysWhatHasNoEffect) {
-  folder_.write("sums.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
-      "zero_optimization": {"stage": 2}, "data_types": {"grad_accum_dtype": "fp32"}})");
-  const json check = checked({"--ds", "sums.json", "--model", "meta-llama/Llama-3.2-1B", "--gpu",
+  folder_.write("weights.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})");
+  const json check = checked({"--ds", "weights.json", "--model", "meta-llama/Llama-3.2-1B", "--gpu",
                               "a100_sxm_80g", "--ram", "256GB"});
-  EXPECT_THAT(check.at("notes").dump(), HasSubstr("grad_accum_dtype fp32 has no effect"));
+  EXPECT_THAT(check.at("notes").dump(),
+              HasSubstr("offload_param has no effect below ZeRO stage 3"));
 }
 
 TEST_F(CheckCli, IsWhatTheOtherCommandsSay) {

@@ -148,11 +148,72 @@ TEST(DeepSpeedZero, RunsWithoutWhatIsOffloaded) {
   Job job = job_of(2, 3);
   const SimulationResult plain = result_of(job);
   job.deepspeed.offload_optimizer = OffloadDevice::kCpu;
-  job.deepspeed.fp32_gradient_sums = true;
   const SimulationResult asked = result_of(job);
   EXPECT_EQ(asked.step_time, plain.step_time);
   EXPECT_DOUBLE_EQ(asked.memory.gpu.total, plain.memory.gpu.total);
-  EXPECT_EQ(find_schedule("deepspeed-zero").ignored(job).size(), 2U);
+  EXPECT_EQ(find_schedule("deepspeed-zero").ignored(job).size(), 1U);
+}
+
+/// With so few tokens that the GPU's memory is fullest in the step. Bytes of a category then.
+double bytes_in_step(Job job, MemoryCategory category) {
+  job.scenario.training.micro_batch_size_per_gpu = 1;
+  job.scenario.training.sequence_length = 1;
+  return result_of(job).memory.gpu.by_category[static_cast<std::size_t>(category)];
+}
+
+// Counted in the real one, 0.19.8: two bytes of weights, four of sums, four of master weights,
+// eight of moments, two of gradients until the step and two of their cast while it is reduced.
+TEST(DeepSpeedZero, Bf16OptimizerKeepsEveryRanksSumsInFp32) {
+  Job job = job_of(2, 1, 2);
+  job.deepspeed.fp32_gradient_sums = true;
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kGradients), (4 + 2) * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kStaging), 2 * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kOptimizerState), 6 * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kWeights), 2 * parameters(job), 1);
+  EXPECT_TRUE(find_schedule("deepspeed-zero").ignored(job).empty());
+}
+
+// A micro step clears (2), casts (6) and adds (12) all gradients; the step casts (6), averages (4),
+// copies back (6) and onto itself (8) what is reduced, takes the norm (4), clips (8), clears (4),
+// and updates half of them: 28 + 6.
+TEST(DeepSpeedZero, Bf16OptimizerPassesOverAllGradientsOnEveryRank) {
+  Job job = job_of(2, 1, 2);
+  job.deepspeed.fp32_gradient_sums = true;
+  const SimulationResult result = result_of(job);
+  const double p = parameters(job);
+  const double pass = (20 * p / 800e9 + 5e-6) * kPicoseconds;
+  const double step = ((24 + 4 + 8 + 4) * p + (28 + 6) * p / 2) / 800e9 + 5e-6;
+  const double reduced = 2 * (2e-6 + 2 * p / 2 / 100e9) * kPicoseconds;
+  const double window =
+      2 * (passes(job) + pass) + reduced + step * kPicoseconds + all_gather(2 * p);
+  EXPECT_NEAR(result.step_time, window / 2, kClose);
+}
+
+TEST(DeepSpeedZero, Bf16OptimizerDividedTheStateWithoutZero) {
+  Job job = job_of(2, 0);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kOptimizerState), 12 * parameters(job), 1);
+  job.version = {0, 17, 5};
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kOptimizerState), 6 * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kGradients), (4 + 2) * parameters(job), 1);
+}
+
+TEST(DeepSpeedZero, Fp32SumsAreAPartitionsInStages2And3) {
+  for (const int stage : {2, 3}) {
+    Job job = job_of(2, stage, 2);
+    const double before = bytes_in_step(job, MemoryCategory::kGradients);
+    job.deepspeed.fp32_gradient_sums = true;
+    const double more = bytes_in_step(job, MemoryCategory::kGradients) - before;
+    EXPECT_NEAR(more, (4 - 2) * parameters(job) / 2, 1) << stage;
+  }
+}
+
+// fp16's take the gradients' place, of all ranks' parameters; a partition's are copied in the step.
+TEST(DeepSpeedZero, Fp32SumsOfFp16AreAllInStage1) {
+  Job job = job_of(2, 1, 2);
+  job.scenario.training.dtype = DType::kFp16;
+  job.deepspeed.reduce_bucket_size = 1;  // a large one, and backward needs more than the step
+  job.deepspeed.fp32_gradient_sums = true;
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kGradients), (4 + 4 / 2) * parameters(job), 1);
 }
 
 }  // namespace
