@@ -105,37 +105,6 @@ Vector fitted(const Problem& problem, const Vector& value) {
   return (problem.known + problem.work * value).cwiseMax(kLeast * problem.times);
 }
 
-/// With the correction for few kinds.
-Vector errors_by_kind(const Matrix& rows, const Vector& residual, const Vector& weight,
-                      const Kinds& kinds) {
-  const Eigen::Index units = rows.cols();
-  const auto count = static_cast<Eigen::Index>(kinds.count);
-  const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
-  if (count <= units || !normal.isInvertible()) return Vector::Zero(units);
-  const Matrix sums = scores_by_kind(rows, residual, weight, kinds);
-  const double few = static_cast<double>(count) / static_cast<double>(count - units);
-  return (few * (sums * normal.inverse()).colwise().squaredNorm()).cwiseSqrt().transpose();
-}
-
-/// Sandwich estimate: residuals are taken for independent, not for equally large. HC3 of MacKinnon
-/// & White 1985, as a few long times may decide alone and are then met closely.
-Vector standard_errors(const Matrix& rows, const Vector& residual, const Vector& weight) {
-  const Eigen::Index units = rows.cols();
-  const Eigen::FullPivLU<Matrix> normal(rows.transpose() * weight.asDiagonal() * rows);
-  if (!normal.isInvertible()) {
-    return Vector::Constant(units, std::numeric_limits<double>::infinity());
-  }
-  // A sample or two that are met exactly leave no residual to judge by.
-  if (rows.rows() <= units) return Vector::Zero(units);
-  const Matrix bread = normal.inverse();
-  const double least = 1 / static_cast<double>(rows.rows());
-  const Vector leverage = weight.cwiseProduct((rows * bread).cwiseProduct(rows).rowwise().sum());
-  const Vector left = (1 - leverage.array()).max(least).matrix();
-  const Matrix scores = weight.cwiseProduct(residual).cwiseQuotient(left).asDiagonal() * rows;
-  const Matrix covariance = bread * scores.transpose() * scores * bread;
-  return covariance.diagonal().cwiseMax(0.0).cwiseSqrt();
-}
-
 /// Gauss-Newton: f (1 + log(t / f)) is where log(t / f) is zero to first order.
 Solution solve(const Problem& problem) {
   Vector rho = problem.within.array().isNaN().select(1.0, problem.within);
@@ -160,8 +129,8 @@ Solution solve(const Problem& problem) {
   }
   const double sum = residual.cwiseProduct(weight).dot(residual);
   return {value, standard_errors(rows, residual, weight),
-          errors_by_kind(rows, residual, weight, problem.kinds), std::sqrt(sum / weight.sum()),
-          rho};
+          standard_errors_by_kind(rows, residual, weight, problem.kinds),
+          std::sqrt(sum / weight.sum()), rho};
 }
 
 /// The times as the given units have them, all as many times as long as most of them say; or

@@ -2,14 +2,14 @@
 /// an iteration, and standard errors where samples of one kind miss together. Fits iterate: solve
 /// with the weights, weigh anew by the residuals (iteratively reweighted least squares).
 ///
-/// Sees Eigen: for .cpp files of this folder.
+/// Sees Eigen: for .cpp files of this folder. What takes a minute to compile (products, solvers) is
+/// in robust.cpp.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
 namespace zenflow::sim {
 
@@ -34,11 +34,18 @@ inline constexpr double kScaleOfMedian = 1.4826;
 }
 
 /// x at which sum weight (right - rows x)^2 is least.
-[[nodiscard]] inline Vector weighted_solution(const Matrix& rows, const Vector& right,
-                                              const Vector& weight) {
-  const Vector root = weight.cwiseSqrt();
-  return (root.asDiagonal() * rows).colPivHouseholderQr().solve(Vector(root.cwiseProduct(right)));
-}
+[[nodiscard]] Vector weighted_solution(const Matrix& rows, const Vector& right,
+                                       const Vector& weight);
+
+/// The same where x is drawn towards zero with weight one: the inverse of its normal matrix.
+[[nodiscard]] Matrix drawn_covariance(const Matrix& rows, const Vector& weight);
+
+/// The standard error of each unknown by the sandwich estimate: residuals are taken for
+/// independent, not for equally large. HC3 of MacKinnon & White 1985, as a few long times may
+/// decide alone and are then met closely. Infinite where the rows leave an unknown open, zero where
+/// they leave no residual to judge by.
+[[nodiscard]] Vector standard_errors(const Matrix& rows, const Vector& residual,
+                                     const Vector& weight);
 
 /// Samples that are not taken to miss independently of each other.
 struct Kinds {
@@ -46,16 +53,16 @@ struct Kinds {
   std::size_t count = 0;
 };
 
-/// By kind, what its samples pull the solution by: the middle of the sandwich estimator (Liang and
-/// Zeger 1986, Biometrika 73).
-[[nodiscard]] inline Matrix scores_by_kind(const Matrix& rows, const Vector& residual,
-                                           const Vector& weight, const Kinds& kinds) {
-  Matrix sums = Matrix::Zero(static_cast<Eigen::Index>(kinds.count), rows.cols());
-  for (Eigen::Index i = 0; i < rows.rows(); ++i) {
-    sums.row(static_cast<Eigen::Index>(kinds.of[static_cast<std::size_t>(i)])) +=
-        weight(i) * residual(i) * rows.row(i);
-  }
-  return sums;
-}
+/// The variance of each unknown where samples of a kind miss together, with the `covariance` that
+/// they have where each misses alone: the sandwich estimator of Liang and Zeger 1986 (Biometrika
+/// 73).
+[[nodiscard]] Vector variances_by_kind(const Matrix& rows, const Vector& residual,
+                                       const Vector& weight, const Kinds& kinds,
+                                       const Matrix& covariance);
+
+/// The standard error of each unknown where samples of a kind miss together, corrected for few
+/// kinds. Zero where these do not tell.
+[[nodiscard]] Vector standard_errors_by_kind(const Matrix& rows, const Vector& residual,
+                                             const Vector& weight, const Kinds& kinds);
 
 }  // namespace zenflow::sim
