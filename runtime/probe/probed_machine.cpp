@@ -1,12 +1,12 @@
 #include "runtime/probe/probed_machine.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 
 #include "runtime/probe/topology_text.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -60,9 +60,7 @@ ProbedMachine probed_gpu(const MachineFacts& facts, const CpuTopology& topology,
                          const std::string& name) {
   ProbedMachine machine = machine_of(facts, topology, date);
   machine.device_name = name;
-  std::string bus_id = gpu.bus_id;  // sysfs writes small letters
-  std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string bus_id = lower_case(gpu.bus_id);  // sysfs writes small letters
   machine.link_kind = "the GPU's link to the host";
   for (const GpuSlot& slot : facts.gpus) {
     if (slot.bus_id == bus_id) machine.link_kind = link_kind(slot);

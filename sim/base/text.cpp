@@ -5,6 +5,12 @@
 
 namespace zenflow {
 
+std::string lower_case(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return small;
+}
+
 bool contains_any(std::string_view text, std::span<const std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(),
                      [&](std::string_view part) { return text.find(part) != text.npos; });

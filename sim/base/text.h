@@ -22,6 +22,9 @@ namespace zenflow {
 /// Without any of `blanks` around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
 
+/// With ASCII's capital letters as small ones.
+[[nodiscard]] std::string lower_case(std::string_view text);
+
 /// Whether any of `parts` stands in it, in the same case.
 [[nodiscard]] bool contains_any(std::string_view text, std::span<const std::string_view> parts);
 

@@ -9,18 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
 }
 
 /// Without blanks around it, a plus sign, and underscores between digits.
@@ -131,7 +126,7 @@ std::optional<bool> lax_boolean(const Node& node) {
   if (node.quoted) {
     static constexpr std::array<std::string_view, 6> kTrue = {"1", "on", "t", "true", "yes", "y"};
     static constexpr std::array<std::string_view, 6> kFalse = {"0", "off", "f", "false", "no", "n"};
-    const std::string word = lower(node.scalar);
+    const std::string word = lower_case(node.scalar);
     if (std::find(kTrue.begin(), kTrue.end(), word) != kTrue.end()) return true;
     if (std::find(kFalse.begin(), kFalse.end(), word) != kFalse.end()) return false;
     return std::nullopt;

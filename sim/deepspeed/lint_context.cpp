@@ -4,17 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
 #include "sim/config/hjson_text.h"
 
 namespace zenflow::sim {
 namespace {
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
 
 /// Walks `path` as far as it exists; calls `visit` for every entry on the way.
 template <class Visit>
@@ -188,7 +182,7 @@ void LintContext::read_rest() {
   LintSettings& s = settings_;
   s.bf16 = precision_flag(set("bf16") != nullptr ? "bf16.enabled" : "bfloat16.enabled");
   s.fp16 = precision_flag("fp16.enabled");
-  s.optimizer = lower(text("optimizer.type", ""));
+  s.optimizer = lower_case(text("optimizer.type", ""));
   s.torch_adam = is_true("optimizer.params.torch_adam");
   s.gradient_clipping =
       number("gradient_clipping").value_or(has(Change::kClippingByDefault) ? 1.0 : 0.0);

@@ -1,10 +1,12 @@
 // The optimizer, the scheduler and the data types: what the engine refuses or leaves unread.
+
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "sim/base/text.h"
 #include "sim/config/reader.h"
 #include "sim/deepspeed/lint_rules.h"
 
@@ -27,16 +29,10 @@ bool contains(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return result;
-}
-
 /// The nearest name, if only by its case.
 std::string likely(std::string_view word, const std::vector<std::string>& known) {
   for (const std::string& name : known) {
-    if (lower(name) == lower(word)) return fmt::format(" (did you mean \"{}\"?)", name);
+    if (lower_case(name) == lower_case(word)) return fmt::format(" (did you mean \"{}\"?)", name);
   }
   return suggestion(word, known);
 }
@@ -421,7 +417,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 bool is_untested_optimizer(std::string_view type) {
-  if (lower(type) == "lamb" || lower(type) == "musgd") return true;
+  if (lower_case(type) == "lamb" || lower_case(type) == "musgd") return true;
   return std::any_of(std::begin(kConstructors), std::end(kConstructors),
                      [type](const auto& one) { return is_of_torch(one) && one.type == type; });
 }

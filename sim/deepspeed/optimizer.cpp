@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "sim/base/text.h"
+
 namespace zenflow::sim {
 namespace {
 
@@ -59,12 +61,9 @@ OptimizerBytes of_one(const OptimizerSettings& settings) {
 }  // namespace
 
 std::optional<Optimizer> find_optimizer(std::string_view type) {
-  std::string lower(type);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  const std::string name = lower_case(type);
   for (const Named& one : kNames) {
-    if (one.type == lower) return one.kind;
+    if (one.type == name) return one.kind;
   }
   return std::nullopt;
 }

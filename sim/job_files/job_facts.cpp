@@ -1,8 +1,9 @@
 #include "sim/job_files/job_facts.h"
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
+
+#include "sim/base/text.h"
 
 namespace zenflow::sim {
 
@@ -46,12 +47,6 @@ const JobFact* JobFacts::find(std::string_view path) const {
 std::string JobFacts::value_or(std::string_view path, std::string_view otherwise) const {
   const JobFact* const fact = find(path);
   return fact != nullptr ? fact->value : std::string(otherwise);
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 Location source_named(std::string name) {

@@ -46,9 +46,6 @@ class JobFacts {
   std::vector<JobFact> facts_;
 };
 
-/// Letters of ASCII; names and words are compared so.
-[[nodiscard]] std::string lower_case(std::string text);
-
 /// A source that is not a file: "--gpus".
 [[nodiscard]] Location source_named(std::string name);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <tuple>
 
 #include "sim/base/median.h"
+#include "sim/base/text.h"
 #include "sim/trace/import/operation_shapes.h"
 
 namespace zenflow::sim {
@@ -96,8 +96,7 @@ std::vector<ShapedProduct> products_by_shape(const Timeline& timeline) {
 
 std::string kind_of_collective(std::string name) {
   name.erase(std::remove(name.begin(), name.end(), '_'), name.end());
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  name = lower_case(name);
   static constexpr std::array<std::pair<const char*, const char*>, 8> kKinds{
       {{"allreduce", "all_reduce"},
        {"allgather", "all_gather"},

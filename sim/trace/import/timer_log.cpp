@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -94,8 +93,7 @@ void PrintedMachine::take(std::string_view line) {
 Besides said_besides(std::string_view line) {
   // What is printed of settings is filled with dots, or JSON.
   if (line.find("....") != line.npos || line.find("\":") != line.npos) return {};
-  std::string small(line);
-  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string small = lower_case(line);
   return {contains_any(small, kEvaluations), contains_any(small, kSavings),
           small.find("skipping step") != small.npos};
 }

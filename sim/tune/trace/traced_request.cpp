@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/calibrate/trace/base_profile.h"
 #include "sim/calibrate/trace/device_match.h"
 #include "sim/tune/trace/trace_reading.h"
@@ -39,9 +40,7 @@ constexpr std::array<std::string_view, 10> kInferenceWords = {
 /// The first name that says so.
 std::optional<std::string> inference_name(const Timeline& timeline) {
   for (const TimelineSpan& span : timeline.spans) {
-    std::string name = timeline.name_of(span);
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string name = lower_case(timeline.name_of(span));
     for (const std::string_view word : kInferenceWords) {
       if (name.find(word) != name.npos) return timeline.name_of(span);
     }
