@@ -25,7 +25,7 @@ constexpr std::array<Names, kOperations> kOperationNames = {{
     {"sum gradients", "gpu_accumulate"},
     {"update", "cpu_update"},
     {"", "enqueue"},
-    {"gradient norm", ""},
+    {"gradient norm", "gradient_norm"},
     {"gather selected", ""},
     {"gather deferred", ""},
     {"gradient norms", "all_gather norms"},

@@ -259,9 +259,11 @@ TaskId ProgramBuilder::fetch_shard(std::size_t rank_class, std::size_t layer,
              label(Operation::kH2D, index, bytes), after);
 }
 
-/// `before`: what has to be done before parameters may be fetched (their update), or nullptr.
-/// Fetching lanes are in order, so it is enough that a step's first fetch waits.
-TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& gather,
+/// `previous`: the layer that computes before it in this pass, if any. `before`: what has to be
+/// done before parameters may be fetched (their update), or nullptr. Fetching lanes are in order,
+/// so it is enough that a step's first fetch waits.
+TaskId ProgramBuilder::gather_layer(std::size_t layer, std::optional<std::size_t> previous,
+                                    const ParameterGather& gather,
                                     const std::vector<After>* before) {
   const double whole = gathered_bytes(layer, gather);
   if (!gather.enabled || whole == 0) return kNoTask;
@@ -269,7 +271,9 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
   for (std::size_t c = 0; c < classes(); ++c) {
     // Parameters are fetched ahead of use, while the layer before computes: what DeepSpeed's
     // prefetching aims at with stage3_prefetch_bucket_size, tensor by tensor.
-    const bool ahead = gather.deepspeed == nullptr || gather.deepspeed->prefetches;
+    // A step's first is not: DeepSpeed begins the order of modules anew (reset_step).
+    const bool ahead =
+        gather.deepspeed == nullptr || (previous && gather.deepspeed->layers[*previous].prefetches);
     After ready = {ahead ? classes_[c].compute_before_last : last_compute_[c]};
     if (before != nullptr) ready.insert(ready.end(), (*before)[c].begin(), (*before)[c].end());
     if (gather.from_host) ready = {fetch_shard(c, layer, gather, whole / ranks_, ready)};
@@ -294,14 +298,17 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, const ParameterGather& ga
 TaskId ProgramBuilder::gather_again(std::size_t layer, const ParameterGather& gather) {
   if (plan_.layers[layer].backward.count == 0) return kNoTask;
   if (gather.deepspeed != nullptr && gather.deepspeed->layers[layer].kept) return kNoTask;
-  return gather_layer(layer, gather, nullptr);
+  const bool is_last = layer + 1 == plan_.layers.size();
+  return gather_layer(layer, is_last ? layer : layer + 1, gather, nullptr);
 }
 
 void ProgramBuilder::forward_layer(std::size_t layer, const std::vector<After>& before,
                                    const ParameterGather& gather) {
   const PlannedLayer& planned = plan_.layers[layer];
   if (before_forward_) before_forward_(layer);
-  const TaskId gathered = gather_layer(layer, gather, layer == 0 ? &before : nullptr);
+  const bool is_first = layer == 0;
+  const TaskId gathered = gather_layer(layer, is_first ? std::nullopt : std::optional(layer - 1),
+                                       gather, is_first ? &before : nullptr);
   for (std::size_t c = 0; c < classes(); ++c) {
     const TaskId previous = last_compute_[c];
     const TaskId id =

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -218,8 +219,8 @@ class ProgramBuilder {
   void backward_layer(std::size_t layer, TaskId gathered, double held);
   void release_holds(std::size_t rank_class, TaskId compute);
   void wait_for_buffers(std::size_t layer, std::size_t rank_class, TaskId backward);
-  TaskId gather_layer(std::size_t layer, const ParameterGather& gather,
-                      const std::vector<After>* before);
+  TaskId gather_layer(std::size_t layer, std::optional<std::size_t> previous,
+                      const ParameterGather& gather, const std::vector<After>* before);
   TaskId gather_again(std::size_t layer, const ParameterGather& gather);
   [[nodiscard]] double gathered_bytes(std::size_t layer, const ParameterGather& gather) const;
   TaskId fetch_shard(std::size_t rank_class, std::size_t layer, const ParameterGather& gather,

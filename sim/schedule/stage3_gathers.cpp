@@ -62,13 +62,11 @@ Stage3Gathers stage3_gathers(const Job& job) {
     between += (block ? block_passes : 2) * layer.all;
     gathers.persistent += layer.all - layer.gather.parameters;
   }
-  double largest = 0;
-  for (const LayerTotals& layer : layers) {
+  for (LayerTotals& layer : layers) {
+    layer.gather.prefetches = config.prefetch_bucket_size > 0 &&
+                              static_cast<double>(config.max_live_parameters) > layer.largest;
     gathers.layers.push_back(layer.gather);
-    largest = std::max(largest, layer.largest);
   }
-  gathers.prefetches =
-      config.prefetch_bucket_size > 0 && static_cast<double>(config.max_live_parameters) > largest;
   if (config.offload_param == OffloadDevice::kNvme) {
     const double in_ram = std::min(job.partition(), static_cast<double>(config.max_in_cpu));
     gathers.on_nvme = 1 - in_ram / job.partition();

@@ -271,6 +271,24 @@ TEST(ShortenedRun, EqualsTheWholeRunWithClassesThatDiffer) {
   }
 }
 
+// `explain` and traces show them.
+TEST(Programs, OfEveryScheduleHaveOnlyNamedOperations) {
+  for (const auto& schedule : schedules()) {
+    JobOptions options;
+    options.gpus = 2;
+    options.run = {.warmup_steps = 2, .steps = 4};
+    for (const JobOptions& same : with_sums_on_device(*schedule, {options})) {
+      const Job job = make_small_job(contended_node(2), tiny_llama(), same);
+      for (const WindowShape& shape : schedule->windows(job, 4)) {
+        const Program program = schedule->build(job, std::span(&shape, 1));
+        for (const TaskLabel& label : program.labels) {
+          EXPECT_NE(simulated_name(label.operation), "") << schedule->name();
+        }
+      }
+    }
+  }
+}
+
 TEST(ShortenedRun, EqualsTheWholeRunFromNvme) {
   const Schedule& schedule = find_schedule("zero-infinity");
   for (const char* optimizer : {"cpu", "nvme"}) {

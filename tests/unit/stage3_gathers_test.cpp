@@ -72,16 +72,23 @@ TEST(Stage3Gathers, KeepLayersThatAreUsedAgainWithinTheReuseDistance) {
   EXPECT_EQ(stage3_gathers(job).in_a_step(), 2 * (8192 + 2 * 9216 + 8192));
 }
 
-TEST(Stage3Gathers, PrefetchIfTheLimitsLeaveRoom) {
+std::vector<bool> prefetches(const Job& job) {
+  std::vector<bool> found;
+  for (const LayerGather& layer : stage3_gathers(job).layers) found.push_back(layer.prefetches);
+  return found;
+}
+
+TEST(Stage3Gathers, PrefetchWhereTheLimitsLeaveRoom) {
   Job job = job_of(false);
-  EXPECT_TRUE(stage3_gathers(job).prefetches);
+  EXPECT_THAT(prefetches(job), ::testing::Each(true));
   job.deepspeed.overlap_comm = false;
-  EXPECT_TRUE(stage3_gathers(job).prefetches);
+  EXPECT_THAT(prefetches(job), ::testing::Each(true));
+  // The embedding and the head have 8192 elements each, a block's largest matrix fewer.
   job.deepspeed.max_live_parameters = 8192;
-  EXPECT_FALSE(stage3_gathers(job).prefetches);
+  EXPECT_THAT(prefetches(job), ::testing::ElementsAre(false, true, true, false));
   job = job_of(false);
   job.deepspeed.prefetch_bucket_size = 0;
-  EXPECT_FALSE(stage3_gathers(job).prefetches);
+  EXPECT_THAT(prefetches(job), ::testing::Each(false));
 }
 
 /// Operations of the collective lane in issue order, with their layers or buckets.
