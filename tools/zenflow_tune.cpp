@@ -442,6 +442,7 @@ int main_program(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   add_what(app, options);
   add_traces(app, options);
+  options.job.under_deepspeed = true;
   add_job_options(app, options.job);
   add_search(app, options);
   add_rest(app, options);

@@ -82,6 +82,8 @@ struct DeepSpeedConfig {
   OptimizerSettings optimizer;
   /// data_types.grad_accum_dtype is fp32: micro steps add up in fp32.
   bool fp32_gradient_sums = false;
+  /// torch_autocast is on: weights, gradients and moments are fp32, products are not.
+  bool autocast = false;
   std::optional<ZenFlowSettings> zenflow;
   std::vector<std::string> warnings;      ///< located; what DeepSpeed will ignore
   std::vector<std::string> not_modelled;  ///< paths of keys whose effect is left out

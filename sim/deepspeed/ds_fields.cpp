@@ -29,6 +29,7 @@ constexpr KeyMeaning unmodelled(std::string_view neutral = {},
 constexpr KeyMeaning kUnlessTrue = unmodelled("true");
 constexpr KeyMeaning kUnlessFalse = unmodelled("false");
 constexpr KeyMeaning kIfEnabled = unmodelled("", KeyScope::kIfEnabled);
+constexpr KeyMeaning kIfEnabledWithZero = unmodelled("", KeyScope::kIfEnabledWithZero);
 constexpr KeyMeaning kInStages12 = unmodelled("", KeyScope::kStages12);
 constexpr KeyMeaning kInStages12UnlessTrue = unmodelled("true", KeyScope::kStages12);
 constexpr KeyMeaning kInStages12UnlessFalse = unmodelled("false", KeyScope::kStages12);
@@ -361,7 +362,7 @@ constexpr TopLevelKey kTopLevel[] = {
     {.key = "compile", .meaning = kModelled, .since = {0, 13, 2}, .removed = {0, 14, 4}},
     {.key = "compile", .meaning = kModelled, .since = {0, 16, 6}},
     {.key = "tensor_parallel", .meaning = unmodelled(), .since = {0, 16, 4}},
-    {.key = "torch_autocast", .meaning = kIfEnabled, .since = {0, 17, 2}},
+    {.key = "torch_autocast", .meaning = kIfEnabledWithZero, .since = {0, 17, 2}},
     {.key = "vocabulary_size", .meaning = kNone},
     {.key = "sequence_parallel_size", .meaning = unmodelled("1"), .since = {0, 17, 0}},
     {.key = "datastates_ckpt", .meaning = kNone, .since = {0, 17, 5}},

@@ -26,8 +26,9 @@ enum class KeyScope : std::uint8_t {
   kAnywhere,
   kStages12,
   kStage3,
-  kNvme,       ///< the optimizer or parameters are on NVMe
-  kIfEnabled,  ///< of a block: "enabled" is true in it
+  kNvme,               ///< the optimizer or parameters are on NVMe
+  kIfEnabled,          ///< of a block: "enabled" is true in it
+  kIfEnabledWithZero,  ///< likewise, stages 1 to 3
 };
 
 struct KeyMeaning {

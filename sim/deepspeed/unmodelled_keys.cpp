@@ -119,6 +119,8 @@ class Walk {
         return nvme_;
       case KeyScope::kIfEnabled:
         return is_enabled(value);
+      case KeyScope::kIfEnabledWithZero:
+        return stage_ > 0 && is_enabled(value);
     }
     return true;
   }

@@ -291,7 +291,8 @@ bool change(Node& deepspeed, const std::vector<Override>& overrides, const JobFa
     set(key, facts.value_or(path, "1"));
     erase_key(deepspeed, "train_batch_size");
   }
-  if (is_stated(facts, "training.dtype")) {
+  if (is_stated(facts, "training.dtype") &&
+      text_at(deepspeed, "torch_autocast.enabled") != "true") {
     for (const std::string dtype : {"bf16", "fp16"}) {
       const bool wanted = facts.value_or("training.dtype", "") == dtype;
       const std::string key = dtype + ".enabled";
@@ -308,12 +309,16 @@ bool change(Node& deepspeed, const std::vector<Override>& overrides, const JobFa
 }
 
 /// What neither flags nor files nor programs say.
-void take_rest(const std::vector<Override>& overrides, JobScenario& scenario) {
+void take_rest(const std::vector<Override>& overrides, bool under_deepspeed,
+               JobScenario& scenario) {
   JobFacts& facts = scenario.facts;
   if (facts.find("deepspeed") == nullptr) {
     const std::string dtype = facts.value_or("training.dtype", kUsualType);
     const std::string precision =
-        dtype == "fp32" ? "" : fmt::format(R"(, "{}": {{"enabled": true}})", dtype);
+        dtype == "fp32"   ? ""
+        : under_deepspeed ? fmt::format(R"(, "{}": {{"enabled": true}})", dtype)
+                          : fmt::format(R"(, "torch_autocast": {{"enabled": true, "dtype": "{}"}})",
+                                        dtype == "fp16" ? "float16" : "bfloat16");
     facts.estimate("deepspeed",
                    fmt::format(R"({{"zero_optimization": {{"stage": 0}}{}}})", precision),
                    "no DeepSpeed file: plain data parallelism");
@@ -384,7 +389,10 @@ JobScenario job_scenario(const JobInputs& inputs, const JobSources& sources,
       named.source};
   take_hardware(inputs, sources, scenario);
   refuse_divided(deepspeed_of(facts));
-  take_rest(overrides, scenario);
+  const bool sets_deepspeed =
+      std::any_of(overrides.begin(), overrides.end(),
+                  [](const Override& one) { return one.path.starts_with("deepspeed."); });
+  take_rest(overrides, inputs.under_deepspeed || sets_deepspeed, scenario);
   const bool needs_length = facts.find("training.sequence_length") == nullptr;
   if (needs_length || facts.find(kTowersFrozen) != nullptr ||
       facts.find(kLinearByName) != nullptr) {

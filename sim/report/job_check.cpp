@@ -37,13 +37,13 @@ struct LeastNeed {
 };
 
 /// Where weights, gradients and moments are all of the 16-bit type plain data parallelism is
-/// simulated with a copy of the weights, their moments and, at the step, gradients in fp32: 24
-/// bytes a parameter in place of 8. Logits are simulated where the loss keeps none, too.
+/// simulated with all of them in fp32: 16 bytes a parameter in place of 8. Logits are simulated
+/// where the loss keeps none, too.
 LeastNeed least_need(const Job& job, const LimitCheck& gpu, const JobScenario& scenario) {
   LeastNeed least{gpu.need};
   if (scenario.narrow_weights && job.deepspeed.zero_stage == 0) {
-    least.bytes -= 16 * static_cast<double>(job.scenario.model.trained());
-    least.without = "fp32 weights and moments";
+    least.bytes -= 8 * static_cast<double>(job.scenario.model.trained());
+    least.without = "fp32 weights, gradients and moments";
   }
   if (scenario.no_logits) {
     const ActivationMemory memory = activation_memory(job.scenario.model, job.scenario.training);

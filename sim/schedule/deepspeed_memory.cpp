@@ -424,13 +424,17 @@ void declare_persistent(const Job& job, ProgramBuilder& builder) {
 
 }  // namespace
 
+std::string weights_name(const Job& job) {
+  return job.scenario.training.dtype == DType::kFp32 ? "fp32 weights" : "16-bit weights";
+}
+
 void declare_gpu_memory(const Job& job, ProgramBuilder& builder) {
   const bool stage3 = job.deepspeed.zero_stage == 3;
   const double b = builder.element_bytes();
   const auto bucket_size = static_cast<double>(job.deepspeed.reduce_bucket_size);
   const auto all = static_cast<double>(job.scenario.model.trained());
   if (!stage3 || job.deepspeed.offload_param == OffloadDevice::kNone) {
-    builder.buffer({.name = "16-bit weights",
+    builder.buffer({.name = weights_name(job),
                     .formula = stage3 ? "b p" : "b P",
                     .category = MemoryCategory::kWeights,
                     .resident = b * (stage3 ? job.partition() : all),

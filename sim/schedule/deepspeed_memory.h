@@ -60,6 +60,9 @@ void declare_offloaded_parameters(const Job& job, ProgramBuilder& builder);
 /// zenflow.offload in host memory. `elements`: of one rank.
 void declare_selected_state(const Job& job, double elements, ProgramBuilder& builder);
 
+/// "16-bit weights", or what they are.
+[[nodiscard]] std::string weights_name(const Job& job);
+
 /// Weights on the GPU; in stage 3 buckets and the temporary they are joined in, too.
 void declare_gpu_memory(const Job& job, ProgramBuilder& builder);
 

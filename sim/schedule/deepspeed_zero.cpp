@@ -11,7 +11,13 @@
 ///   Adam         28       fp32 weight, gradient and two moments read, all but the gradient written
 ///   copy back    4 + b    to the weights
 ///
-/// With stages 1 and 2 the ranks then gather the weights. fp32 training has no copies.
+/// With stages 1 and 2 the ranks then gather the weights. fp32 training has copies in these alone,
+/// which clone the weights and flatten the gradients.
+///
+/// torch_autocast without ZeRO: weights, gradients and moments are fp32 and PyTorch's optimizer
+/// works on them as they are, norm 4, clipping 8, Adam 28. A micro step casts the weights (4 + b),
+/// with activation checkpointing twice, and its gradients, which it adds (b + 12). Plain PyTorch
+/// does so.
 ///
 /// grad_accum_dtype fp32: gradients are kept in w = 4 bytes. Stage 1 casts those of every micro
 /// step and adds them to the sums (b + 16), of all P; in bf16 BF16_Optimizer does, as it does
@@ -39,9 +45,15 @@ constexpr double kFp32Bytes = 4;
 constexpr double kNormBytes = 16;
 constexpr double kUnscaleBytes = 8;
 
+/// Whether the optimizer has weights and gradients of its own.
+bool copies_weights(const Job& job) {
+  if (job.scenario.training.dtype != DType::kFp32) return !casts_weights(job);
+  return job.deepspeed.zero_stage == 1 || job.deepspeed.zero_stage == 2;
+}
+
 /// Bytes of a gradient from one micro step to the next.
 double kept_width(const Job& job) {
-  return job.deepspeed.fp32_gradient_sums
+  return job.deepspeed.fp32_gradient_sums || casts_weights(job)
              ? kFp32Bytes
              : static_cast<double>(bytes_per_element(job.scenario.training.dtype));
 }
@@ -56,18 +68,25 @@ double step_bytes(const Job& job) {
            (kAdamBytes + kFp32Bytes + b) * owned;
   }
   const double kept = kept_width(job);
-  const double copies = job.scenario.training.dtype == DType::kFp32 ? 0 : kept + b + 2 * kFp32Bytes;
+  if (casts_weights(job)) return (kept + kUnscaleBytes + kAdamBytes) * owned;
+  const double copies = copies_weights(job) ? kept + b + 2 * kFp32Bytes : 0;
   return (kept + kNormBytes + copies + kUnscaleBytes + kAdamBytes) * owned;
 }
 
-/// Stage 1 and BF16_Optimizer, for every micro step: its gradients are added to the fp32 sums.
+/// Stage 1, BF16_Optimizer and autocast, for every micro step: its gradients are cast and added to
+/// fp32 ones. With autocast the weights have been cast, too.
 Seconds summing_time(const Job& job) {
-  const bool divided = runs_bf16_optimizer(job);
-  if (!divided && !(job.deepspeed.fp32_gradient_sums && job.deepspeed.zero_stage == 1)) {
-    return Seconds(0);
-  }
   const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
-  const double width = (divided ? 2 : 1) * b + 4 * kFp32Bytes;
+  const double added = b + 4 * kFp32Bytes;
+  double width = 0;
+  if (runs_bf16_optimizer(job)) {
+    width = b + added;
+  } else if (casts_weights(job)) {
+    width = (job.scenario.training.activation_checkpointing ? 2 : 1) * (kFp32Bytes + b) + added;
+  } else if (job.deepspeed.fp32_gradient_sums && job.deepspeed.zero_stage == 1) {
+    width = added;
+  }
+  if (width == 0) return Seconds(0);
   return stream_time(job.scenario.hardware.gpu,
                      Bytes(width * static_cast<double>(job.scenario.model.trained())));
 }
@@ -127,11 +146,10 @@ class ZeroEmitter {
         bf16_optimizer_(runs_bf16_optimizer(job)),
         // A 16-bit gradient's fp32 copy; stage 3 makes one sub-group's at a time.
         // Stage 0's are flattened, and both are there (runtime/fp16/fused_optimizer.py).
-        copied_(job.scenario.training.dtype == DType::kFp32 ? 0
-                : bf16_optimizer_                           ? 0
-                : stage_ == 3                               ? largest_sub_group(job)
-                : stage_ == 0                               ? 2 * owned_
-                                                            : owned_),
+        copied_(!copies_weights(job) || bf16_optimizer_ ? 0
+                : stage_ == 3                           ? largest_sub_group(job)
+                : stage_ == 0                           ? 2 * owned_
+                                                        : owned_),
         gathers_(stage_ == 3 ? stage3_gathers(job) : Stage3Gathers{}) {}
 
   void declare_memory() {
@@ -140,15 +158,30 @@ class ZeroEmitter {
     if (stage_ > 0) {
       declare_gpu_memory(job_, builder_);
     } else {
-      builder_.buffer({.name = "16-bit weights",
-                       .formula = "b P",
+      const bool casts = casts_weights(job_);
+      builder_.buffer({.name = casts ? "fp32 weights" : weights_name(job_),
+                       .formula = casts ? "4 P" : "b P",
                        .category = MemoryCategory::kWeights,
-                       .resident = b_ * all_,
+                       .resident = (casts ? kFp32Bytes : b_) * all_,
                        .model_state = true});
+      // The graph has them for backward; recomputation casts a layer's anew.
+      if (casts && !job_.scenario.training.activation_checkpointing) {
+        casts_ = builder_.buffer({.name = "weights, cast for products",
+                                  .formula = "b P",
+                                  .category = MemoryCategory::kParameterBuffer,
+                                  .held = "backward"});
+      }
+      // DistributedDataParallel's, one copy of all gradients.
+      if (casts && builder_.ranks() > 1) {
+        builder_.buffer({.name = "gradient buckets",
+                         .formula = "4 P",
+                         .category = MemoryCategory::kStaging,
+                         .resident = kFp32Bytes * all_});
+      }
       declare_frozen(job_, MemoryHome::kGpu, builder_);
     }
     const std::string owned = owned_ == all_ ? " P" : " p";
-    const bool masters = job_.scenario.training.dtype != DType::kFp32;
+    const bool masters = copies_weights(job_);
     builder_.buffer({.name = masters ? "fp32 master, m, v" : "moments m and v",
                      .formula = (masters ? "12" : "8") + owned,
                      .category = MemoryCategory::kOptimizerState,
@@ -193,6 +226,7 @@ class ZeroEmitter {
       const bool reduces = stage_ >= 2 || boundary;
       builder_.reduce_gradients(reduces);
       if (reduces) bucket_memory_->begin();
+      if (casts_) builder_.grow_at_backward(*casts_, b_ * all_);
       builder_.forward_backward(before,
                                 {.enabled = stage_ == 3,
                                  .from_host = offloads_parameters(job_),
@@ -207,6 +241,7 @@ class ZeroEmitter {
       const TaskId last = builder_.last_compute(0);
       if (reduces) bucket_memory_->end(last);
       if (step == 0) builder_.memory(last, true, kept_, kept_bytes_);
+      if (casts_) builder_.memory(last, true, *casts_, -b_ * all_);
     }
     update();
   }
@@ -283,6 +318,7 @@ class ZeroEmitter {
   double all_ = static_cast<double>(job_.scenario.model.trained());
   double copied_;  ///< gradients in fp32 at a time
   Stage3Gathers gathers_;
+  std::optional<BufferId> casts_;  ///< of weights
   BufferId copy_ = 0;
   BufferId kept_ = 0;  ///< gradients
   double kept_bytes_ = 0;
@@ -300,7 +336,12 @@ Job without_offloading(Job job) {
 Program DeepSpeedZero::build(const Job& asked, std::span<const WindowShape> shapes) const {
   const Job job = without_offloading(asked);
   const CpuCosts costs = cpu_costs(job, 1, 1, false);
-  ProgramBuilder builder(job, plan_step(job), make_cluster(job.scenario, costs.rates),
+  StepPlan plan = plan_step(job);
+  if (casts_weights(job)) {  // reduced as they are kept
+    const auto b = static_cast<double>(bytes_per_element(job.scenario.training.dtype));
+    for (GradientBucket& one : plan.buckets) one.elements *= kFp32Bytes / b;
+  }
+  ProgramBuilder builder(job, std::move(plan), make_cluster(job.scenario, costs.rates),
                          job.deepspeed.zero_stage == 3 ? GradientReduction::kReduceScatterBuckets
                                                        : GradientReduction::kAllReduceBuckets);
   builder.reserve(shapes);

@@ -267,10 +267,15 @@ bool overlaps_communication(const Job& job) {
 
 bool runs_bf16_optimizer(const Job& job) {
   const DeepSpeedConfig& config = job.deepspeed;
-  if (job.scenario.training.dtype != DType::kBf16) return false;
+  if (job.scenario.training.dtype != DType::kBf16 || casts_weights(job)) return false;
   if (config.zero_stage == 0) return !job.has(Change::kBf16WithoutZero);
   return config.zero_stage == 1 && config.fp32_gradient_sums &&
          config.offload_optimizer == OffloadDevice::kNone;
+}
+
+bool casts_weights(const Job& job) {
+  return job.deepspeed.autocast && job.deepspeed.zero_stage == 0 &&
+         job.scenario.training.dtype != DType::kFp32;
 }
 
 double updated_on_gpu(const Job& job) {

@@ -59,6 +59,9 @@ struct RankThreads {
 /// rank: bf16 in stage 1 with grad_accum_dtype fp32, and before kBf16WithoutZero without ZeRO.
 /// Source: deepspeed/runtime/engine.py (_do_optimizer_sanity_check), runtime/bf16_optimizer.py.
 [[nodiscard]] bool runs_bf16_optimizer(const Job& job);
+/// Whether weights are fp32 and PyTorch casts them for every product: torch_autocast without ZeRO,
+/// which is as plain PyTorch trains, too. With ZeRO it is not modelled.
+[[nodiscard]] bool casts_weights(const Job& job);
 /// Parameters of which a rank's GPU runs the optimizer where it is not offloaded: all without ZeRO,
 /// unless BF16_Optimizer divides them.
 [[nodiscard]] double updated_on_gpu(const Job& job);

@@ -134,6 +134,7 @@ bool counts_framework(const Job& job) {
 
 Seconds framework_step_time(const Job& job) {
   if (!counts_framework(job)) return Seconds(0);
+  if (casts_weights(job)) return Seconds(0);  // a few fused kernels
   const auto tensors = static_cast<double>(job.scenario.model.trained_tensors());
   if (job.deepspeed.zero_stage == 3) return tensors * kStepOfShard;
   if (job.deepspeed.zero_stage == 0) return tensors * (kStepOfTensor + kGradientHook);

@@ -278,7 +278,8 @@ TEST_F(CheckCli, LogitsThatTheLossDoesNotKeepDoNotDecide) {
 TEST_F(CheckCli, ChangesOfAnUncertainJobHelp) {
   const json check =
       checked({"--model", "Qwen/Qwen2.5-1.5B", "--gpu", "A100-SXM4-80GB", "--gpus", "2", "--ram",
-               "512GB", "--sequence-length", "2048", "--micro-batch-size", "6"});
+               "512GB", "--sequence-length", "2048", "--micro-batch-size", "6", "--set",
+               "deepspeed.zero_optimization.stage=0"});
   ASSERT_EQ(check.at("verdict"), "uncertain");
   int slower = 0;
   for (const json& change : check.at("changes")) {

@@ -83,12 +83,30 @@ TEST(DeepSpeedZero, Stage1ReducesInTheLastMicroStepOnly) {
               kClose);
 }
 
-TEST(DeepSpeedZero, FullPrecisionHasNoCopies) {
-  Job job = job_of(1, 2);
-  job.scenario.training.dtype = DType::kFp32;
-  // Norm 4 + 16, unscaling 8, Adam 28.
-  const double step = (parameters(job) * 56 / 800e9 + 5e-6) * kPicoseconds;
-  EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose);
+TEST(DeepSpeedZero, FullPrecisionHasNoCopiesInStages0And3) {
+  for (const int stage : {0, 3}) {
+    Job job = job_of(1, stage);
+    job.scenario.training.dtype = DType::kFp32;
+    // Norm 4 + 16, unscaling 8, Adam 28.
+    const double step = (parameters(job) * 56 / 800e9 + 5e-6) * kPicoseconds;
+    EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose) << stage;
+  }
+}
+
+// Counted in the real one, 0.19.8: 16 bytes a parameter after a step, 20 after backward. The step
+// copies gradients (8) and weights (8), too.
+TEST(DeepSpeedZero, FullPrecisionIsClonedInStages1And2) {
+  for (const int stage : {1, 2}) {
+    Job job = job_of(1, stage);
+    job.scenario.training.dtype = DType::kFp32;
+    const double step = (parameters(job) * 72 / 800e9 + 5e-6) * kPicoseconds;
+    EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose) << stage;
+    EXPECT_NEAR(
+        result_of(job)
+            .memory.gpu.by_category[static_cast<std::size_t>(MemoryCategory::kOptimizerState)],
+        12 * parameters(job), 1)
+        << stage;
+  }
 }
 
 TEST(DeepSpeedZero, MovesNothingOverTheHostLink) {
@@ -205,6 +223,24 @@ TEST(DeepSpeedZero, Fp32SumsAreAPartitionsInStages2And3) {
     const double more = bytes_in_step(job, MemoryCategory::kGradients) - before;
     EXPECT_NEAR(more, (4 - 2) * parameters(job) / 2, 1) << stage;
   }
+}
+
+// Counted in the real one, 0.19.8, stage 0 with torch_autocast: 12 bytes a parameter after a step,
+// 16 after backward, 20 while gradients are reduced.
+TEST(DeepSpeedZero, AutocastKeepsAllInFp32) {
+  Job job = job_of(2, 0, 2);
+  job.deepspeed.bf16 = false;
+  job.deepspeed.autocast = true;
+  job.scenario.training.activation_checkpointing = true;
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kWeights), 4 * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kOptimizerState), 8 * parameters(job), 1);
+  EXPECT_NEAR(bytes_in_step(job, MemoryCategory::kStaging), 4 * parameters(job), 1);
+  // Weights are cast twice, 4 + 2; gradients are cast and added, 2 + 16; the step is 4 + 8 + 28.
+  const double p = parameters(job);
+  const double pass = (30 * p / 800e9 + 5e-6) * kPicoseconds;
+  const double step = (40 * p / 800e9 + 5e-6) * kPicoseconds;
+  const double reduced = 2 * (2e-6 + 4 * p / 2 / 100e9) * kPicoseconds;
+  EXPECT_NEAR(result_of(job).step_time, passes(job) + pass + (reduced + step) / 2, kClose);
 }
 
 // fp16's take the gradients' place, of all ranks' parameters; a partition's are copied in the step.
