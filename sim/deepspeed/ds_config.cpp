@@ -363,7 +363,7 @@ DeepSpeedConfig read_deepspeed_config(const Node& root) {
   config.fp32_gradient_sums = sums_in_fp32(root) && (config.bf16 || config.fp16);
   if (config.bf16 && config.fp16) map.fail("fp16", "bf16 and fp16 cannot both be enabled");
   if (const Node* autocast = find_path(root, "torch_autocast.enabled")) {
-    config.autocast = lax_boolean(*autocast).value_or(false);
+    config.autocast = !config.bf16 && !config.fp16 && lax_boolean(*autocast).value_or(false);
   }
   check_top_level(root, config);
   refuse_expert_parallelism(root);

@@ -11,6 +11,7 @@
 #include "sim/config/reader.h"
 #include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_document.h"
+#include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/lax_values.h"
 #include "sim/job_files/known_keys.h"
 #include "sim/job_files/training_programs.h"
@@ -70,6 +71,15 @@ void read_deepspeed(const Node& root, const fs::path& file, JobFacts& facts) {
     if (enabled != nullptr && enabled->scalar == "true") {
       facts.state("training.dtype", dtype, enabled->at);
     }
+  }
+  const Node* const autocast = find_path(root, "torch_autocast.enabled");
+  const Node* const type = find_path(root, "torch_autocast.dtype");
+  if (autocast == nullptr || autocast->scalar != "true" || type == nullptr ||
+      facts.find("training.dtype") != nullptr)
+    return;
+  const std::string_view dtype = data_type(type->scalar);
+  if (dtype == "bf16" || dtype == "fp16") {
+    facts.state("training.dtype", std::string(dtype), type->at);
   }
 }
 

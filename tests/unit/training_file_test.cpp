@@ -452,6 +452,12 @@ eval_sequence_len: *length
   EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
 }
 
+TEST_F(TrainingFileTest, DeepSpeedSaysTheTypeOfAutocast) {
+  const char* const text = R"({"train_micro_batch_size_per_gpu": 1,
+      "torch_autocast": {"enabled": true, "dtype": "float16"}})";
+  EXPECT_EQ(read("autocast.json", text).value_or("training.dtype", ""), "fp16");
+}
+
 TEST_F(TrainingFileTest, DeepSpeedIsJsonTextInArguments) {
   const JobFacts facts = read("args.yaml",
                               "output_dir: o\nper_device_train_batch_size: 1\n"
