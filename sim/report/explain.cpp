@@ -128,7 +128,25 @@ std::string advice_on_bandwidth(const Facts& facts) {
   return "; ten times the optimizer's memory bandwidth would not hide it";
 }
 
+/// Updates that overlap steps are hidden, and the GPU waits for what else is done with gradients in
+/// host memory.
+std::string explain_cpu_besides_updates(const Facts& facts) {
+  return fmt::format(
+      "the GPU waits {} of every {} step for the CPU, and not for the optimizer, whose {} end "
+      "within a window of {}: gradients are summed, scaled and cast in host memory in the training "
+      "process: a larger micro batch has that done less often, more memory bandwidth and cores "
+      "shorten it",
+      format_seconds(stall(facts.result, WaitCause::kCpuUpdate)),
+      format_seconds(facts.result.step_time), format_seconds(facts.update),
+      format_seconds(facts.window));
+}
+
 std::string explain_cpu_with_zenflow(const Facts& facts) {
+  constexpr double kHidden = 0.8;  // of a window, the upload besides
+  const auto& zenflow = facts.job.deepspeed.zenflow;
+  if (zenflow && zenflow->overlap_step && facts.update < kHidden * facts.window) {
+    return explain_cpu_besides_updates(facts);
+  }
   const auto steps = static_cast<std::uint64_t>(*facts.result.update_interval);
   return fmt::format("the CPU optimizer needs {} for a {} window of {}: {}{}",
                      format_seconds(facts.update), format_seconds(facts.window),

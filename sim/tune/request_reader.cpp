@@ -12,6 +12,7 @@
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/overrides.h"
 #include "sim/tune/convergence.h"
+#include "sim/tune/setting_job.h"
 
 namespace zenflow::sim {
 namespace {
@@ -172,11 +173,20 @@ bool asks_for_staleness(const TuneFlags& flags, const LoadedRequest& loaded) {
          request.space.values(Knob::kUpdateInterval) != usual.values(Knob::kUpdateInterval);
 }
 
-/// What the user's own setting has is asked for, too.
+/// What the user's own setting has is asked for, too: 2 S - 1 steps, and with overlap_step from the
+/// first step on a window more.
 std::int64_t usual_staleness(const TuneRequest& request) {
-  const Setting own = setting_of(request.job);
-  const std::int64_t of_own = own.zenflow() ? staleness_of_interval(own.interval()) : 0;
-  return std::min(request.job.scenario.max_staleness, std::max(kPublishedStaleness, of_own));
+  const Job& job = request.job;
+  const Setting own = setting_of(job);
+  std::int64_t of_own = 0;
+  if (own.zenflow()) {
+    const Schedule& schedule = schedule_of(request.family, own.placement());
+    const std::int64_t steps = std::max<std::int64_t>(
+        1, job.deepspeed.gradient_accumulation_steps / schedule.micro_batches_per_step(job));
+    of_own = std::max(staleness_of_interval(own.interval()),
+                      schedule.closed_form(job).staleness_steps.max / steps);
+  }
+  return std::min(job.scenario.max_staleness, std::max(kPublishedStaleness, of_own));
 }
 
 void read_limits(const TuneFlags& flags, LoadedRequest& loaded) {

@@ -471,6 +471,9 @@ TEST_F(TuneTrace, TakesWhatALogPrintsOfItsSettings) {
   EXPECT_THAT(
       other.out,
       HasSubstr("why there are 4 GPUs (settings that the log prints), where --gpus says 2"));
+  // What it measured is not of the job that is simulated.
+  EXPECT_THAT(other.err, HasSubstr("nothing is compared with it"));
+  EXPECT_FALSE(summary()["baseline"].contains("measured_step_time_ms"));
   // Not every rank has data of its own: another job than is simulated.
   const Outcome parallel = tuned(printed + "  data_parallel_size ... 2\n" + deepspeed_log(), {});
   ASSERT_EQ(parallel.code, 0) << parallel.err;

@@ -117,6 +117,23 @@ TEST(Explain, RecommendsAnIntervalThatDoesRemoveTheStall) {
             0.005 * better.step_time);
 }
 
+// The update ends in a tenth of its window; the GPU waits for sums in every micro step.
+TEST(Explain, TellsSumsInHostMemoryFromTheOptimizer) {
+  JobOptions options;
+  options.reduce_bucket_size = 5'000'000;
+  options.overlap_step = true;
+  options.update_interval = "16";
+  options.run = {.warmup_steps = 16, .steps = 16};
+  HardwareProfile hardware = round_node(1);
+  hardware.host.elementwise_bandwidth = 0.05 * hardware.host.elementwise_bandwidth;
+  HostLinkProfile& link = hardware.host_link;
+  link.pinned.d2h = 20 * link.pinned.d2h;
+  link.pageable_h2d = 20 * link.pageable_h2d;
+  const Schedule& schedule = find_schedule("deepspeed-zenflow");
+  const Job one = make_small_job(std::move(hardware), small_gpt2(), options);
+  EXPECT_THAT(explain(one, schedule).bound, HasSubstr("and not for the optimizer, whose "));
+}
+
 TEST(Scaled, ScalesOneResourceOnly) {
   const HardwareProfile before = contended_node(2);
   const HardwareProfile gpu = scaled(before, Resource::kGpu, 2);

@@ -84,7 +84,15 @@ void add_published(CLI::App& app, ValidateOptions& o) {
 }
 
 void add_tolerance(CLI::App& app, ValidateOptions& o) {
-  const CLI::Range percent(0.0, 1000.0);
+  const CLI::Validator percent(
+      [](const std::string& value) {
+        double number = 0;
+        const bool is_number = CLI::detail::lexical_cast(value, number);
+        return is_number && number >= 0 && number <= 1000  // and not NaN
+                   ? std::string()
+                   : fmt::format("expected a number from 0 to 1000, found \"{}\"", value);
+      },
+      "FLOAT in [0 - 1000]");
   const CLI::Validator percent_or_any(
       [percent](const std::string& value) {
         return value == sim::kNotJudged ? std::string() : percent(value);

@@ -32,7 +32,7 @@ class Batch {
   std::int64_t ranks() {
     const auto& given = reading_.options.gpus;
     const auto& told = reading_.traced.ranks;
-    if (given) return stated(*given, told, "there are {} GPUs ({}), where --gpus says {}");
+    if (given) return compared(*given, told, "there are {} GPUs ({}), where --gpus says {}");
     if (told) return fact("GPUs", told->value, told->from);
     // Steps that are not stated follow from the number of ranks, not the other way round.
     if (total_ && micro_ && steps_ && *total_ % (*micro_ * *steps_) == 0) {
@@ -46,7 +46,7 @@ class Batch {
     if (reading_.sets("training.micro_batch_size_per_gpu")) return micro_.value_or(1);
     const auto& told = reading_.traced.micro_batch;
     if (micro_) {
-      return stated(*micro_, told, "a micro-batch has {} sequences ({}), where --base states {}");
+      return compared(*micro_, told, "a micro-batch has {} sequences ({}), where --base states {}");
     }
     const std::int64_t steps = steps_.value_or(1);  // DeepSpeed's choice where both are open
     if (total_ && *total_ % (steps * ranks) == 0) {
@@ -82,7 +82,7 @@ class Batch {
     const auto& told = reading_.traced.global_batch;
     if (!told) return;
     const std::int64_t of_base = total_.value_or(micro * ranks * steps_.value_or(1));
-    if (stated(of_base, told, "a batch has {} sequences ({}), where --base makes {}") ==
+    if (compared(of_base, told, "a batch has {} sequences ({}), where --base makes {}") ==
         told->value) {
       fact("sequences of a batch", told->value, told->from);
     }
@@ -95,6 +95,16 @@ class Batch {
     if (told && told->value != value) {
       reading_.result.untold.push_back(
           "why " + fmt::format(fmt::runtime(differs), told->value, told->from, value));
+    }
+    return value;
+  }
+  std::int64_t compared(std::int64_t value, const std::optional<StatedNumber>& told,
+                        const char* differs) {
+    const std::size_t before = reading_.result.untold.size();
+    (void)stated(value, told, differs);
+    if (reading_.result.untold.size() > before) {
+      reading_.contradictions.push_back(
+          fmt::format(fmt::runtime(differs), told->value, told->from, value));
     }
     return value;
   }

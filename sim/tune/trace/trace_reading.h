@@ -24,6 +24,9 @@ struct TraceReading {
   Node hardware;                    ///< the base profile, with overrides
   std::vector<Override> overrides;  ///< others
   TracedRequest& result;
+  /// What the traces say of the batch or the ranks and --base or a flag says otherwise: they are of
+  /// another job, and none of the times is comparable.
+  std::vector<std::string> contradictions{};
 
   [[nodiscard]] bool sets(std::string_view path) const { return sim::sets(overrides, path); }
   [[nodiscard]] std::string file(std::size_t trace) const {

@@ -317,7 +317,17 @@ LoadedRequest load_traced_request(const TraceFlags& options, const ReadTrace& re
   loaded.tree = scenario_tree(fitted.scenario, parse_yaml(reading.result.profile, "profile.yaml"));
   loaded.overrides = reading.overrides;
   complete_request(options, is_recorded ? std::optional(Family::kLive) : std::nullopt, loaded);
-  take_measured_step(options, fitted.measured_step, loaded.request, reading.result);
+  if (reading.contradictions.empty() || options.measured_step) {
+    take_measured_step(options, fitted.measured_step, loaded.request, reading.result);
+  } else {
+    reading.result.steps = 0;
+    reading.result.parts.clear();
+    loaded.warnings.push_back(
+        fmt::format("the recording is of another job than --base and the flags say, so nothing is "
+                    "compared with "
+                    "it, and numbers fitted to it may be wrong: {}",
+                    fmt::join(reading.contradictions, "; ")));
+  }
   if (is_recorded) {
     // Threads are not tuned: the recording says what a number of them does, not what another would.
     const double own = setting_of(loaded.request.job).get(Knob::kReservedCores);
