@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/checkpoint_directory.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
@@ -19,6 +21,7 @@
 #include "runtime/train/step_statistics.h"
 #include "runtime/train/trainer.h"
 #include "runtime/tune/rank_tuning.h"
+#include "sim/base/thread_pool.h"
 
 namespace zenflow::runtime {
 
@@ -34,6 +37,10 @@ class Run {
   void set_policy();
   [[nodiscard]] RankTuningSettings tuning_settings(const IntervalLimits& limits);
   void check_ranks();
+  /// Of files that a path names on each rank for itself.
+  void check_initial_weights(const std::vector<std::vector<float>>& weights, ThreadPool& pool);
+  /// Rank 0's text, on every rank.
+  [[nodiscard]] std::string text_of_first(const std::string& text);
   void read_clock();
   struct Asked {
     bool stop;
@@ -58,6 +65,8 @@ class Run {
   // run_checkpoints.cpp
   [[nodiscard]] CheckpointFile newest_checkpoint();
   void resume();
+  void check_same_checkpoint(const CheckpointFile& file,
+                             const std::deque<CheckpointReader>& shards);
   /// The data to where the checkpoint was.
   void seek(CheckpointReader& reader);
   /// Returns when all ranks have come here.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "runtime/offload/saved_state.h"
 #include "runtime/train/run.h"
 #include "runtime/train/run_identity.h"
+#include "sim/base/crc32.h"
 #include "sim/base/error.h"
 #include "sim/base/text.h"
 
@@ -68,6 +70,25 @@ CheckpointFile Run::newest_checkpoint() {
   return *latest.valid;
 }
 
+/// By the tables of its files, which have the checksum of each section.
+void Run::check_same_checkpoint(const CheckpointFile& file,
+                                const std::deque<CheckpointReader>& shards) {
+  if (communicator().size() == 1) return;
+  std::uint32_t sum = 0;
+  for (const CheckpointReader& shard : shards) {
+    const std::string table = checkpoint_format::encode_table(shard.sections());
+    sum = crc32(sum, std::as_bytes(std::span(table)));
+  }
+  const std::string here = fmt::format("{:08x}", sum);
+  if (text_of_first(here) != here) {
+    throw Error(ErrorKind::kInput,
+                fmt::format("{}: is another one than rank 0's: --checkpoint has to be a folder "
+                            "that all ranks see",
+                            file.path.generic_string()));
+  }
+  meet_ranks();  // before anyone has begun
+}
+
 void Run::resume() {
   const bool leads = communicator().rank() == 0;
   // A process that goes on saving removes the checkpoints that are read here.
@@ -80,6 +101,7 @@ void Run::resume() {
   const CheckpointFile file{shard_path(*options_.checkpoint, step, 0), step};
   std::deque<CheckpointReader> shards;
   for (const std::filesystem::path& path : shard_paths(file)) shards.emplace_back(path);
+  check_same_checkpoint(file, shards);
   CheckpointReader& reader = shards.front();
   check_identity(reader.read_text("identity"), identity_, file.path);
   std::int64_t total = 0;

@@ -5,10 +5,14 @@
 #include <chrono>
 #include <cmath>
 #include <new>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "runtime/data/glue_task.h"
 #include "runtime/machine/core_use.h"
@@ -20,6 +24,7 @@
 #include "runtime/train/run_identity.h"
 #include "runtime/train/simulated_run.h"
 #include "runtime/tune/candidates.h"
+#include "sim/base/crc32.h"
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/base/stop.h"
@@ -185,10 +190,8 @@ void Run::set_policy() {
   });
 }
 
-namespace {
-
-/// Rank 0's text, on every rank.
-std::string text_of_first(Communicator& ranks, const std::string& text) {
+std::string Run::text_of_first(const std::string& text) {
+  Communicator& ranks = communicator();
   double length = ranks.rank() == 0 ? static_cast<double>(text.size()) : 0;
   ranks.sum({&length, 1});
   std::vector<float> letters(static_cast<std::size_t>(length), 0.0F);  // exact
@@ -197,8 +200,6 @@ std::string text_of_first(Communicator& ranks, const std::string& text) {
   return {letters.begin(), letters.end()};
 }
 
-}  // namespace
-
 /// Ranks that do something else would wait for each other for ever, or mix two trainings.
 void Run::check_ranks() {
   Communicator& ranks = communicator();
@@ -206,17 +207,42 @@ void Run::check_ranks() {
   // What decides which numbers are exchanged when, besides what decides the numbers.
   const std::string here = fmt::format(
       "{}--steps: {}\n--evaluate-interval: {}\n--checkpoint: {}\n--checkpoint-interval: {}\n"
-      "--resume: {}\n--save-weights: {}\n--save-model: {}\n--trace: {}\n--importance: {}\n"
+      "--resume: {}\n--weights: {}\n--save-weights: {}\n--save-model: {}\n--trace: "
+      "{}\n--importance: {}\n"
       "--zero-stage: {}\n",
       identity_, options_.steps, options_.evaluate_interval, options_.checkpoint.has_value(),
-      options_.checkpoint_interval, options_.resume, options_.save_weights.has_value(),
+      options_.checkpoint_interval, options_.resume,
+      options_.weights.has_value() && !options_.resume, options_.save_weights.has_value(),
       options_.save_model.has_value(), options_.record_trace, options_.importance.has_value(),
       options_.offload.zero_stage);
-  check_same_training(text_of_first(ranks, here), here);
+  check_same_training(text_of_first(here), here);
   meet_ranks();  // one that differs ends the job, and says why
   const auto owned = static_cast<double>(engine_.layout().elements);
   note(fmt::format("{} ranks; this one updates {:.0f} % of the parameters", ranks.size(),
                    100 * owned / static_cast<double>(report_.parameters)));
+}
+
+void Run::check_initial_weights(const std::vector<std::vector<float>>& weights, ThreadPool& pool) {
+  constexpr std::size_t kDigits = 8;
+  if (communicator().size() == 1) return;
+  std::vector<std::string> sums(weights.size());
+  pool.run(weights.size(), [&](std::size_t i) {
+    sums[i] = fmt::format("{:08x}", crc32(0, std::as_bytes(std::span(weights[i]))));
+  });
+  const std::string first = text_of_first(fmt::format("{}", fmt::join(sums, "")));
+  std::vector<std::size_t> other;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (first.compare(i * kDigits, kDigits, sums[i]) != 0) other.push_back(i);
+  }
+  if (!other.empty()) {
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("trains something else than rank 0: --weights {} differs from what it has "
+                    "there in {} of {} tensors, the first is {}",
+                    options_.weights->generic_string(), other.size(), sums.size(),
+                    model_->parameters().parameters[other.front()].name));
+  }
+  meet_ranks();  // before anyone has begun
 }
 
 /// When rank 0 reads it is what the recordings of all ranks have in common.
@@ -244,9 +270,11 @@ TrainReport Run::go() {
   } else {
     ThreadPool pool(
         {"optimizer", options_.offload.optimizer_threads, options_.offload.optimizer_cores});
-    engine_.load_weights(initial_weights(config_, model_->parameters(), options_.weights,
-                                         options_.seed, pool,
-                                         [this](const auto& text) { note(text); }));
+    const auto weights =
+        initial_weights(config_, model_->parameters(), options_.weights, options_.seed, pool,
+                        [this](const auto& text) { note(text); });
+    if (options_.weights) check_initial_weights(weights, pool);
+    engine_.load_weights(weights);
   }
   open_checkpoints();
   report_.first_step = engine_.steps_done();

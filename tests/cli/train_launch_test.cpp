@@ -138,6 +138,23 @@ TEST_F(TrainLaunch, ARankThatFailsSaysWhyForAll) {
               HasSubstr("rank 1: trains something else than rank 0: seed is 2, there 1"));
 }
 
+TEST_F(TrainLaunch, ThatBeginWithOtherWeightsAreRefused) {
+  ASSERT_EQ(run(short_run() + Arguments{"--seed", "1", "--save-weights", "w.safetensors"}).code, 0);
+  const Arguments weights{"--weights", "w.safetensors"};
+  Outcome outcome = launch({{short_run() + weights}, {short_run()}});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1: trains something else than rank 0: "
+                                     "--weights is false, there true"));
+  // One number of one tensor: the file's last.
+  std::string other = content("w.safetensors");
+  other[other.size() - 4] = static_cast<char>(other[other.size() - 4] ^ 1);
+  folder_.write("x.safetensors", other);
+  outcome =
+      launch({{short_run() + weights}, {short_run() + Arguments{"--weights", "x.safetensors"}}});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("x.safetensors differs from what it has there in 1 of 21"));
+}
+
 TEST_F(TrainLaunch, StopAfterTheStepInWhichOneWasAskedTo) {
   const Outcome outcome = launch({{endless()}, {endless(), signalled("INT")}});
   EXPECT_EQ(outcome.code, 130) << outcome.err;

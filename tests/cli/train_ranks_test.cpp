@@ -83,6 +83,45 @@ TEST_F(TrainRanks, ThatWouldDoOtherStepsEndTheJob) {
                                      "--evaluate-interval is 2, there 0"));
 }
 
+TEST_F(TrainRanks, ThatBeginWithOtherWeightsEndTheJob) {
+  const auto weights = [](const char* name) {
+    return short_run() + Arguments{"--weights", name, "--seed", "5"};
+  };
+  for (const auto& [seed, name] :
+       {std::pair("1", "a.safetensors"), std::pair("2", "b.safetensors")}) {
+    const Arguments saved{"--seed", seed, "--save-weights", name};
+    ASSERT_EQ(run(short_run() + saved).code, 0);
+  }
+  EXPECT_EQ(mpirun(ranks(2, weights("a.safetensors"))).code, 0);
+  Outcome outcome = mpirun(ranks(1, weights("a.safetensors")) + Arguments{":"} +
+                           ranks(1, weights("b.safetensors")));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1: trains something else than rank 0: --weights "
+                                     "b.safetensors differs from what it has there in 21 of 21 "
+                                     "tensors, the first is model.embed_tokens.weight"));
+  outcome = mpirun(ranks(1, weights("a.safetensors")) + Arguments{":"} +
+                   ranks(1, short_run() + Arguments{"--seed", "5"}));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1: trains something else than rank 0: "
+                                     "--weights is false, there true"));
+}
+
+TEST_F(TrainRanks, ThatGoOnFromOtherCheckpointsEndTheJob) {
+  ASSERT_EQ(run(short_run() + Arguments{"--seed", "1", "--save-weights", "w.safetensors"}).code, 0);
+  const Arguments two{"--gradient-accumulation-steps", "2"};
+  ASSERT_EQ(run(short_run() + two + Arguments{"--checkpoint", "a"}).code, 0);
+  ASSERT_EQ(
+      run(short_run() + two + Arguments{"--checkpoint", "b", "--weights", "w.safetensors"}).code,
+      0);
+  const auto resume = [](const char* folder) {
+    return with(short_run(), "--steps", "9") + Arguments{"--resume", "--checkpoint", folder};
+  };
+  const Outcome outcome = mpirun(ranks(1, resume("a")) + Arguments{":"} + ranks(1, resume("b")));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1: b/checkpoint-7: is another one than rank 0's"));
+  EXPECT_EQ(mpirun(ranks(2, resume("a"))).code, 0);
+}
+
 TEST_F(TrainRanks, SendGradientsOfMicroBatchesByTheirZeroStage) {
   const Arguments job = short_run() + Arguments{"--gradient-accumulation-steps", "3", "--json"};
   const auto sent = [&](const char* stage) {
