@@ -19,14 +19,15 @@ std::vector<std::int64_t> shape_of(const Parameter& parameter) {
   return {parameter.rows, parameter.columns};
 }
 
+constexpr const char* kHead = "lm_head.weight";
+
 /// What Hugging Face's checkpoints hold besides parameters, and its loaders pass over.
 bool is_ignored(const std::string& name, const TransformerConfig& config) {
   if (name.ends_with(".rotary_emb.inv_freq")) return config.has_rotary();
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) {
     return config.model.type == "gpt2";
   }
-  return name == "lm_head.weight" &&
-         (config.model.tied_embeddings || config.task.is_classification());
+  return name == kHead && (config.model.tied_embeddings || config.task.is_classification());
 }
 
 }  // namespace
@@ -53,6 +54,7 @@ WeightFile::WeightFile(const fs::path& path, const TransformerConfig& config,
         fmt::format("is in {} too", files_[twice->second.file].path().generic_string()));
   }
   match(config, table);
+  if (config.has_tied_head()) check_tied_head(table);
 }
 
 const WeightFile::Place* WeightFile::find(const std::string& name) const {
@@ -102,6 +104,30 @@ void WeightFile::check_leftover(const TransformerConfig& config,
     files_[place.file].fail(*place.tensor,
                             fmt::format("is not part of the model {}", config.model.name));
   }
+}
+
+/// A copy of the embedding may be there, and no other head: it would be lost.
+void WeightFile::check_tied_head(const ParameterTable& table) const {
+  const Place* const head = find(kHead);
+  if (head == nullptr) return;
+  const Parameter& embedding = table.parameters.front();
+  const SafetensorsFile& file = files_[head->file];
+  bool same = head->tensor->shape == shape_of(embedding);
+  if (same) {
+    const auto elements = static_cast<std::size_t>(embedding.elements());
+    std::vector<float> there(elements);
+    std::vector<float> here(elements);
+    file.read_as(*head->tensor, ElementType::kFloat32, there.data());
+    read(0, ElementType::kFloat32, here.data());
+    same = there == here;
+  }
+  if (same) return;
+  file.fail(
+      *head->tensor,
+      fmt::format("differs from {}, but by tie_word_embeddings the model has one tensor for "
+                  "both. transformers would not tie them: set tie_word_embeddings to false in "
+                  "config.json to train both",
+                  embedding.name));
 }
 
 void WeightFile::read(std::size_t index, ElementType type, void* out) const {

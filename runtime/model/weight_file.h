@@ -19,12 +19,13 @@ namespace zenflow::runtime {
 ///
 /// As in Hugging Face, the base model's names ("h.0..." for "transformer.h.0...", "layers.0..." for
 /// "model.layers.0...") are accepted; buffers that are not parameters are ignored (rotary inv_freq,
-/// GPT-2's attention masks), so is lm_head.weight where the model has none of its own (tied, or a
-/// classification); and a classification's score.weight may be missing.
+/// GPT-2's attention masks), so is lm_head.weight in a classification and, where it is a copy of
+/// the embedding, in a model that ties the two; and a classification's score.weight may be missing.
 class WeightFile {
  public:
   /// Throws Error(kInput) naming file and tensor: a malformed file, a tensor that is missing, has
-  /// another shape or a type other than F32, BF16 and F16, or is not part of the model.
+  /// another shape or a type other than F32, BF16 and F16, or is not part of the model, or a tied
+  /// head that is not its embedding.
   WeightFile(const std::filesystem::path& path, const TransformerConfig& config,
              const ParameterTable& table);
 
@@ -40,6 +41,7 @@ class WeightFile {
     const StoredTensor* tensor;
   };
 
+  void check_tied_head(const ParameterTable& table) const;
   [[nodiscard]] const Place* find(const std::string& name) const;
   void match(const TransformerConfig& config, const ParameterTable& table);
   void check_leftover(const TransformerConfig& config, const std::vector<const Place*>& used) const;

@@ -123,7 +123,9 @@ TEST(WeightFile, AcceptsNamesOfTheBaseModelAndItsBuffers) {
   }
   gpt2.add("h.0.attn.bias", {1, 1, 16, 16});
   gpt2.add("h.0.attn.masked_bias", {});
-  gpt2.add("lm_head.weight", {8, 4});  // tied, and stored all the same
+  TensorToWrite copy = gpt2.tensor("wte.weight");  // tied, and stored all the same
+  copy.name = "lm_head.weight";
+  gpt2.tensors.push_back(copy);
   gpt2.write(folder / "model.safetensors");
   EXPECT_TRUE(gpt2.round_trip(folder.path()).empty());
 
@@ -131,6 +133,22 @@ TEST(WeightFile, AcceptsNamesOfTheBaseModelAndItsBuffers) {
   llama.add("model.layers.0.self_attn.rotary_emb.inv_freq", {1});
   llama.write(folder / "llama.safetensors");
   EXPECT_TRUE(llama.round_trip(folder / "llama.safetensors").empty());
+}
+
+TEST(WeightFile, RefusesATiedHeadThatIsNotTheEmbedding) {
+  const TemporaryFolder folder;
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{8, 4}, {4, 8}}) {
+    Checkpoint gpt2(model_config(kGpt2));
+    gpt2.add("lm_head.weight", shape);
+    gpt2.write(folder / "model.safetensors");
+    EXPECT_THAT(gpt2.error(folder.path()),
+                HasSubstr("tensor \"lm_head.weight\": differs from transformer.wte.weight"));
+  }
+  // A classification has no such head.
+  Checkpoint classes(model_config(kGpt2, Task::classification(3)));
+  classes.add("lm_head.weight", {8, 4});
+  classes.write(folder / "classes.safetensors");
+  EXPECT_TRUE(classes.round_trip(folder / "classes.safetensors").empty());
 }
 
 TEST(WeightFile, OfALanguageModelStartsAClassification) {
