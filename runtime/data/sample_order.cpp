@@ -114,11 +114,11 @@ std::vector<std::uint64_t> SampleStream::next(std::uint64_t samples) {
     position.index = (by - rest) % count_;
   };
   DataPosition mine = position_;
-  advance(mine, rank_);
+  advance(mine, rank_ * samples);
   for (std::uint64_t i = 0; i < samples; ++i) {
     if (mine.epoch != order_.epoch()) order_ = EpochOrder(count_, seed_, mine.epoch);
     taken.push_back(order_[mine.index]);
-    advance(mine, ranks_);
+    advance(mine, 1);
   }
   advance(position_, samples * ranks_);
   return taken;

@@ -65,9 +65,10 @@ struct DataPosition {
 };
 
 /// One rank's share of an endless stream of samples. The stream is all of epoch 0, then all of
-/// epoch 1, and so on, and rank r of N takes every N-th sample from position + r on. No sample is
-/// left out where an epoch ends. The stream does not depend on the number of ranks or on the
-/// micro-batch, so a run may go on with others.
+/// epoch 1, and so on. Of N micro-batches that follow each other, one a rank, rank r takes the one
+/// after r others: what one rank has in its r-th. No sample is left out where an epoch ends. The
+/// stream does not depend on the number of ranks or on the micro-batch, so a run may go on with
+/// others.
 class SampleStream {
  public:
   /// Throws Error(kInput) if there are no samples, or rank is not below ranks.
@@ -78,7 +79,7 @@ class SampleStream {
   /// Throws Error(kInput) if the index is not below count.
   void seek(DataPosition position);
 
-  /// This rank's next `samples` samples; the position moves on by samples * ranks.
+  /// This rank's next micro-batch of `samples`; the position moves on by samples * ranks.
   [[nodiscard]] std::vector<std::uint64_t> next(std::uint64_t samples);
 
  private:

@@ -49,7 +49,7 @@ struct FeedOptions {
   bool skip_malformed_rows = false;   ///< of GLUE files
   /// Is told what of the files is not used. May be empty.
   std::function<void(const std::string&)> note{};
-  int rank = 0;  ///< reads every `ranks`-th sample, from this one on
+  int rank = 0;  ///< reads every `ranks`-th micro-batch, from this one on
   int ranks = 1;
 };
 
