@@ -87,6 +87,10 @@ class Run {
     if (events_.note) events_.note(text);
   }
 
+  void warn(const std::string& text) const {
+    if (events_.warning) events_.warning(text);
+  }
+
   const TrainOptions& options_;
   const TrainEvents& events_;
   TransformerConfig config_;

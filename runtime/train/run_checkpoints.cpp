@@ -65,7 +65,7 @@ CheckpointFile Run::newest_checkpoint() {
                                                reasons.empty() ? "" : ":", reasons));
   }
   for (const RejectedCheckpoint& rejected : latest.rejected) {
-    note("skipped a damaged checkpoint: " + rejected.reason);
+    warn("skipped a damaged checkpoint: " + rejected.reason);
   }
   return *latest.valid;
 }

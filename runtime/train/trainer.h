@@ -87,6 +87,8 @@ struct TrainEvents {
   std::function<void(const IntervalDecision&)> decision;
   std::function<void(const TuneEvent&)> tuning;
   std::function<void(const std::string&)> note;
+  /// Something that whoever wants no notes has to know, too.
+  std::function<void(const std::string&)> warning{};
   /// Called once before the first step. Until then Stopped (sim/base/stop.h) may end the run, which
   /// has nothing to lose yet; from then on only `stop` may, so whoever asks for that has to end it.
   std::function<void()> steps_begin{};

@@ -1,4 +1,5 @@
 // What survives in zenflow-train: stops, kills, damage and full disks, with the same weights after.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -362,6 +363,15 @@ TEST_F(TrainDamage, TakesTheOlderOneIfABitIsFlipped) {
     ASSERT_EQ(part.code, 0) << part.err;
     EXPECT_TRUE(content("ck/checkpoint-6") == sound) << "the same run, other bytes";
   }
+}
+
+TEST_F(TrainDamage, SaysSoHoweverQuietTheRunIs) {
+  truncate("ck/checkpoint-6", size_ / 2);
+  const Outcome outcome = run(resume() + Arguments{"-q"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.err, StartsWith("zenflow-train: warning: skipped a damaged checkpoint: "
+                                      "ck/checkpoint-6: "));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
 }
 
 TEST_F(TrainDamage, RefusesIfAllAreDamagedAndSaysWhy) {

@@ -274,7 +274,7 @@ void add_output_options(CLI::App& app, TrainCommand& o) {
       "into this folder for TensorBoard");
   app.add_flag("--json", o.json, "print one result document on standard output");
   app.add_flag("-f,--force", t.overwrite, "overwrite existing files");
-  app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
+  app.add_flag("-q,--quiet", o.quiet, "no progress and no notes, warnings alone");
   app.add_flag("-v,--verbose", o.verbose, "print a line for every step");
 }
 

@@ -168,7 +168,14 @@ std::string header(const TrainCommand& command, const runtime::RunFacts& facts) 
 }  // namespace
 
 runtime::TrainEvents reporting_events(const TrainCommand& command, Progress& progress) {
-  if (command.quiet) return {};
+  const auto warning = [&progress](const std::string& text) {
+    progress.say("zenflow-train: warning: " + text);
+  };
+  if (command.quiet) {
+    runtime::TrainEvents warnings;
+    warnings.warning = warning;
+    return warnings;
+  }
   return {.begins =
               [&](const runtime::RunFacts& facts) {
                 progress.say(header(command, facts));
@@ -185,6 +192,7 @@ runtime::TrainEvents reporting_events(const TrainCommand& command, Progress& pro
               },
           .tuning = [&progress](const runtime::TuneEvent& e) { progress.say(describe(e)); },
           .note = [&progress](const auto& text) { progress.say("zenflow-train: " + text); },
+          .warning = warning,
           .stop = {},
           .suspension_asked = {}};
 }

@@ -43,7 +43,7 @@ class Progress {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Events that go to standard error; nothing is said if `command` is quiet. Both arguments must
+/// Events that go to standard error; if `command` is quiet, warnings alone. Both arguments must
 /// outlive the result.
 [[nodiscard]] runtime::TrainEvents reporting_events(const TrainCommand& command,
                                                     Progress& progress);
