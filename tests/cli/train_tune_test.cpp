@@ -135,6 +135,12 @@ TEST_F(TrainTune, RefusesWhatCannotBePredicted) {
   expect_refused_with(live + Arguments{"--tune-slack", "2"}, HasSubstr("--tune-slack"));
   expect_refused_with({"--tune", "dead"}, HasSubstr("--tune"));
   expect_refused_with({"--start-interval", "0"}, HasSubstr("--start-interval"));
+  const Arguments late{"--update-interval", "auto", "--max-staleness", "9", "--start-interval"};
+  expect_refused_with(late + Arguments{"6"}, HasSubstr("--start-interval: expected at most 5, by "
+                                                       "--max-staleness 9 with overlap; found 6"));
+  expect_refused_with(late + Arguments{"11", "--overlap-step", "false"},
+                      HasSubstr("expected at most 10, by --max-staleness 9; found 11"));
+  EXPECT_EQ(run(basic() + late + Arguments{"5", "--steps", "1"}).code, 0);
 }
 
 TEST_F(TrainTune, WithoutAGpuItIsFiveAndNothingIsWritten) {

@@ -221,9 +221,17 @@ void interpret_schedule(const CLI::App& app, TrainCommand& o) {
       o.update_interval == "auto" && t.offload.schedule == OffloadSchedule::kZenFlow;
   if (o.update_interval == "auto") {
     // The first window, before anything has been measured.
-    t.offload.update_interval = std::clamp<std::int64_t>(
-        o.start_interval, 1,
-        runtime::staleness_limit(t.offload.max_staleness, t.offload.overlap_step));
+    const std::int64_t limit =
+        runtime::staleness_limit(t.offload.max_staleness, t.offload.overlap_step);
+    if (t.offload.interval_is_auto && app.count("--start-interval") > 0 &&
+        o.start_interval > limit) {
+      throw Error(ErrorKind::kInput,
+                  fmt::format("--start-interval: expected at most {}, by --max-staleness {}{}; "
+                              "found {}",
+                              limit, t.offload.max_staleness,
+                              t.offload.overlap_step ? " with overlap" : "", o.start_interval));
+    }
+    t.offload.update_interval = std::clamp<std::int64_t>(o.start_interval, 1, limit);
   } else {
     t.offload.update_interval = whole_steps(o.update_interval);
   }
