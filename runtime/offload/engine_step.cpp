@@ -7,6 +7,7 @@
 
 #include "runtime/offload/engine.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -308,15 +309,16 @@ void OffloadEngine::check_gradients(Step& step) {
   all.pop_back();
   const double total = std::accumulate(all.begin(), all.end(), 0.0);
   if (!std::isfinite(total)) {
+    const std::int64_t number = step_ + 1;  // as users count
     throw Error(
         ErrorKind::kRuntime,
         bad == slices
-            ? fmt::format("step {}: a gradient of another rank is not finite", step_)
+            ? fmt::format("step {}: a gradient of another rank is not finite", number)
             : fmt::format("step {}: the gradient of {} is not finite (the first one that "
                           "backward reached); loss {}; no weight has been changed by "
                           "this step",
-                          step_, columns_.table.parameters[layout_.slices[bad].parameter].name,
-                          loss));
+                          number, columns_.table.parameters[layout_.slices[bad].parameter].name,
+                          number_text(loss)));
   }
   const double norm = std::sqrt(total);
   const double limit = settings_.gradient_clipping;

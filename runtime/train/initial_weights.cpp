@@ -10,6 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/base/large_array.h"
 #include "sim/base/stop.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 namespace {
@@ -20,7 +21,7 @@ void check_finite(const std::filesystem::path& path, const std::string& name,
                                     [](float value) { return std::isfinite(value); });
   if (bad == values.end()) return;
   throw Error(ErrorKind::kInput, fmt::format("{}: {}: element {} is {}", path.generic_string(),
-                                             name, bad - values.begin(), *bad));
+                                             name, bad - values.begin(), number_text(*bad)));
 }
 
 }  // namespace

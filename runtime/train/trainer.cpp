@@ -28,6 +28,7 @@
 #include "sim/base/error.h"
 #include "sim/base/output_file.h"
 #include "sim/base/stop.h"
+#include "sim/base/text.h"
 
 namespace zenflow::runtime {
 
@@ -387,14 +388,14 @@ void Run::one_step() {
   if (device_->has_released_link()) {
     statistics_.end_uncounted();
     note(fmt::format("step {} did not wait for the link any longer; it counts in no mean",
-                     result.step));
+                     result.step + 1));
   } else {
     statistics_.end(window);
     recorder_.step(result.step, statistics_.last_start(), statistics_.last_end());
   }
   if (!std::isfinite(result.loss)) {
     throw Error(ErrorKind::kRuntime,
-                fmt::format("step {}: the loss is {}", result.step, result.loss));
+                fmt::format("step {}: the loss is {}", result.step + 1, number_text(result.loss)));
   }
   report_.losses.push_back(result.loss);
   if (result.staleness) {
@@ -456,8 +457,8 @@ bool Run::validate() {
   result.loss = sum / static_cast<double>(std::max<std::int64_t>(1, targets));
   if (!options_.task.empty()) result.metrics = feed_->metrics(logits);
   if (!std::isfinite(result.loss)) {
-    throw Error(ErrorKind::kRuntime,
-                fmt::format("after step {}: the validation loss is {}", result.step, result.loss));
+    throw Error(ErrorKind::kRuntime, fmt::format("after step {}: the validation loss is {}",
+                                                 result.step, number_text(result.loss)));
   }
   last_validation_ = result.step;
   report_.validations.push_back(result);

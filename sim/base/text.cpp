@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+
+#include <fmt/format.h>
 
 namespace zenflow {
 
@@ -9,6 +12,10 @@ std::string lower_case(std::string_view text) {
   std::string small(text);
   for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return small;
+}
+
+std::string number_text(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
 bool contains_any(std::string_view text, std::span<const std::string_view> parts) {

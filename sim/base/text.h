@@ -41,6 +41,9 @@ namespace zenflow {
 /// A name within a line or a table: ends of lines and tabs likewise.
 [[nodiscard]] std::string printable_name(std::string_view text);
 
+/// As fmt has it, but NaN without a sign, which says nothing.
+[[nodiscard]] std::string number_text(double value);
+
 /// Half a surrogate pair becomes three bytes in the pattern of UTF-8.
 void append_utf8(std::uint32_t character, std::string& out);
 
