@@ -55,19 +55,24 @@ void check(const OffloadSettings& s) {
           fmt::format("sum threads: expected at least 1, found {}", s.sum_threads));
   for (const int core : s.optimizer_cores) {
     require(core >= 0, fmt::format("optimizer cores: expected CPU numbers, found {}", core));
+    require(std::ranges::count(s.optimizer_cores, core) == 1,
+            fmt::format("optimizer cores: {} is there twice", core));
   }
   const std::int64_t staleness = s.update_interval - 1 + (s.overlap_step ? s.update_interval : 0);
   require(s.everything_on_device() || staleness <= s.max_staleness,
           fmt::format("update_interval: {} makes gradients up to {} steps old, max_staleness is {}",
                       s.update_interval, staleness, s.max_staleness));
   const kernels::AdamWSettings& a = s.adamw;
-  require(a.learning_rate >= 0 && std::isfinite(a.learning_rate),
-          fmt::format("learning rate: expected 0 or more, found {}", a.learning_rate));
+  require(
+      a.learning_rate >= 0 && std::isfinite(a.learning_rate),
+      fmt::format("learning rate: expected a finite number, 0 or more, found {}", a.learning_rate));
   require(a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1,
           fmt::format("betas: expected from 0 to below 1, found {} and {}", a.beta1, a.beta2));
-  require(a.epsilon > 0, fmt::format("epsilon: expected above 0, found {}", a.epsilon));
-  require(a.weight_decay >= 0 && std::isfinite(a.weight_decay),
-          fmt::format("weight decay: expected 0 or more, found {}", a.weight_decay));
+  require(a.epsilon > 0 && std::isfinite(a.epsilon),
+          fmt::format("epsilon: expected a finite number above 0, found {}", a.epsilon));
+  require(
+      a.weight_decay >= 0 && std::isfinite(a.weight_decay),
+      fmt::format("weight decay: expected a finite number, 0 or more, found {}", a.weight_decay));
 }
 
 }  // namespace

@@ -148,6 +148,7 @@ TEST_F(TrainCli, RefusesBadValues) {
                            {"--beta2", "-0.1"},
                            {"--epsilon", "0"},
                            {"--epsilon", "1e-60"},
+                           {"--epsilon", "inf"},
                            {"--weight-decay", "nan"},
                            {"--gradient-clipping", "-1"},
                            {"--gradient-clipping", "inf"},
@@ -157,6 +158,7 @@ TEST_F(TrainCli, RefusesBadValues) {
                            {"--optimizer-cores", "-1"},
                            {"--optimizer-cores", "0,-1"},
                            {"--optimizer-cores", "100000"},
+                           {"--optimizer-cores", "0,0"},
                            {"--link-bandwidth", "25"},
                            {"--link-bandwidth", "0 GB/s"},
                            {"--link-bandwidth", "25 GB"},
@@ -185,6 +187,16 @@ TEST_F(TrainCli, RefusesBadValues) {
   }
   expect_refused({}, HasSubstr("--model is required"));
   expect_refused({"--model", "llama.json"}, HasSubstr("--data is required"));
+}
+
+TEST_F(TrainCli, SaysNumbersAsTheyAreGiven) {
+  for (const auto& [flag, number] :
+       {std::pair("--lr", "1e300"), std::pair("--lr", "inf"), std::pair("--epsilon", "inf"),
+        std::pair("--epsilon", "1e-60"), std::pair("--weight-decay", "1e39")}) {
+    expect_refused_with({flag, number},
+                        AllOf(HasSubstr(std::string(flag) + ": expected a number from "),
+                              HasSubstr("to 3.4e+38, found \"" + std::string(number) + "\"")));
+  }
 }
 
 TEST_F(TrainCli, NamesFlagsAsTheyAreGiven) {

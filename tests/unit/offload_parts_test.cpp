@@ -285,12 +285,19 @@ TEST(Settings, EachBadValueIsNamed) {
       {[](auto& s) { s.overlap_step = false, s.max_staleness = 2; },
        "update_interval: 4 makes gradients up to 3 steps old, max_staleness is 2"},
       {[](auto& s) { s.adamw.learning_rate = -0.5F; },
-       "learning rate: expected 0 or more, found -0.5"},
+       "learning rate: expected a finite number, 0 or more, found -0.5"},
       {[](auto& s) { s.adamw.beta1 = 1; }, "betas: expected from 0 to below 1, found 1 and 0.999"},
       {[](auto& s) { s.adamw.beta2 = kNan; },
        "betas: expected from 0 to below 1, found 0.9 and nan"},
-      {[](auto& s) { s.adamw.epsilon = 0; }, "epsilon: expected above 0, found 0"},
-      {[](auto& s) { s.adamw.weight_decay = -1; }, "weight decay: expected 0 or more, found -1"}};
+      {[](auto& s) { s.adamw.epsilon = 0; }, "epsilon: expected a finite number above 0, found 0"},
+      {[](auto& s) { s.adamw.epsilon = std::numeric_limits<float>::infinity(); },
+       "epsilon: expected a finite number above 0, found inf"},
+      {[](auto& s) {
+         s.optimizer_cores = {1, 0, 1};
+       },
+       "optimizer cores: 1 is there twice"},
+      {[](auto& s) { s.adamw.weight_decay = -1; },
+       "weight decay: expected a finite number, 0 or more, found -1"}};
   for (const Bad& bad : list) {
     OffloadSettings settings;
     bad.change(settings);

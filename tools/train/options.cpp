@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -42,6 +43,17 @@ CLI::Validator whole_number() {
     return whole ? "" : fmt::format("expected a whole number, found \"{}\"", value);
   };
   return CLI::Validator(check, "");
+}
+
+/// Of a number that is kept as fp32: what that does not hold is said as it was given.
+CLI::Validator fp32_from(float low) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  CLI::Validator validator = number_between(low, kMost);
+  const auto check = [=](std::string& text) -> std::string {
+    if (validator(text).empty()) return "";
+    return fmt::format("expected a number from {:.3g} to {:.3g}, found \"{}\"", low, kMost, text);
+  };
+  return {check, "", "fp32_from"};
 }
 
 /// true or false, to be written out: a default of true needs a way to say no.
@@ -210,7 +222,9 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
              "learning rate of a CPU update, which takes the mean of S gradients: that of one step "
              "(as DeepSpeed), times sqrt(S), S^0.75 or S; with all but the first, weights and "
              "moments decay as in S steps");
-  app.add_option("--lr", rate.peak, "learning rate at its highest")->capture_default_str();
+  app.add_option("--lr", rate.peak, "learning rate at its highest")
+      ->check(fp32_from(0))
+      ->capture_default_str();
   add_choice(app, "--lr-decay", o.decay, {"constant", "linear", "cosine"},
              "learning rate after the warm-up; linear and cosine fall to zero at --steps");
   app.add_option("--lr-warmup-steps", rate.warmup_steps,
@@ -222,10 +236,12 @@ void add_optimizer_options(CLI::App& app, TrainCommand& o) {
   app.add_option("--beta2", s.adamw.beta2, "AdamW: decay of the mean of their squares")
       ->capture_default_str();
   app.add_option("--epsilon", s.adamw.epsilon, "AdamW: added to the root of that mean")
+      ->check(fp32_from(std::numeric_limits<float>::denorm_min()))
       ->capture_default_str();
   app.add_option("--weight-decay", s.adamw.weight_decay,
                  "AdamW: share of a weight that is taken off, times the learning rate; norms and "
                  "biases lose nothing, as under Hugging Face's Trainer")
+      ->check(fp32_from(0))
       ->capture_default_str();
   app.add_flag("--decay-vectors", s.decays_vectors, "weight decay for norms and biases, too");
   app.add_option("--gradient-clipping", s.gradient_clipping,
