@@ -98,6 +98,14 @@ constexpr std::string_view kVectorDecay = "weight decay of norms and biases";
 
 constexpr std::string_view kScaling = "deferred scaling";
 
+/// With several ranks it is theirs together.
+constexpr std::string_view kMicroBatches = "gradient accumulation steps";
+
+/// As a message names it.
+std::string name_of(const std::string& key) {
+  return key == kMicroBatches ? "ranks times " + key : key;
+}
+
 /// Checkpoints of before have its number.
 std::string scaling_text(const std::string& value) {
   const bool is_number = value.size() == 1 && value.front() >= '0' && value.front() <= '2';
@@ -179,7 +187,9 @@ std::vector<Difference> differences(const std::string& there, const std::string&
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
   }
   std::vector<Difference> found;
+  const auto decays = [](const std::string& text) { return value_of(text, "weight decay") != "0"; };
   for (const std::string& key : keys) {
+    if (key == kVectorDecay && !(decays(there) && decays(here))) continue;  // nothing decays
     Difference one{key, value_of(there, key), value_of(here, key)};
     if (one.there != one.here) found.push_back(std::move(one));
   }
@@ -191,8 +201,8 @@ void check_identity(const std::string& saved, const std::string& here,
   if (saved == here) return;
   std::string text;
   for (const Difference& one : differences(saved, here)) {
-    text += fmt::format("{}{} was {}, is {} here", text.empty() ? "" : "; ", one.key, one.there,
-                        one.here);
+    text += fmt::format("{}{} was {}, is {} here", text.empty() ? "" : "; ", name_of(one.key),
+                        one.there, one.here);
   }
   if (text.empty()) return;  // lines in another order, as checkpoints of before have them
   throw Error(ErrorKind::kInput,
@@ -203,8 +213,8 @@ void check_same_training(const std::string& first, const std::string& here) {
   if (first == here) return;
   std::string text;
   for (const Difference& one : differences(first, here)) {
-    text +=
-        fmt::format("{}{} is {}, there {}", text.empty() ? "" : "; ", one.key, one.here, one.there);
+    text += fmt::format("{}{} is {}, there {}", text.empty() ? "" : "; ", name_of(one.key),
+                        one.here, one.there);
   }
   if (text.empty()) text = "another version of zenflow-train";
   throw Error(ErrorKind::kInput, "trains something else than rank 0: " + text);

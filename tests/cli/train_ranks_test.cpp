@@ -212,7 +212,8 @@ TEST_F(TrainRanks, DoNotGoOnFromACheckpointWithoutAllShards) {
   // The global batch is a run's own.
   outcome = run(job + Arguments{"--resume"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("gradient accumulation steps was 2, is 1 here"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("another run: ranks times gradient accumulation steps was 2, is 1 here"));
 }
 
 TEST_F(TrainRanks, ThatCannotWriteTheirShardEndTheJobAndLeaveTheLastCheckpoint) {

@@ -54,6 +54,16 @@ TEST(RunIdentity, KnowsDeferredScalingByNumberAndName) {
   EXPECT_EQ(found.front().here, "0.75");
 }
 
+/// Without weight decay, nobody's norms have any.
+TEST(RunIdentity, ComparesTheDecayOfVectorsWhereSomethingDecays) {
+  const std::string both = "weight decay: 0.01\n";
+  const std::string matrices = both + "weight decay of norms and biases: 0\n";
+  EXPECT_EQ(differences(matrices, "weight decay: 0\n").size(), 1U);
+  EXPECT_EQ(differences("weight decay: 0\n", matrices).size(), 1U);
+  EXPECT_EQ(differences(matrices, both).size(), 1U);
+  EXPECT_EQ(differences(matrices, "weight decay: 0.1\n").size(), 2U);
+}
+
 TEST(ColumnShares, WorkedByHand) {
   // 20 columns: 1% is one at least, 5% one, 10% two. Squares 16 + 9 + 18 of 1 = 43.
   std::vector<float> norms(20, 1.0F);
