@@ -135,6 +135,12 @@ fs::path created(fs::path directory) {
   return directory;
 }
 
+/// A directory of such a name is none of ours, and stays.
+bool is_ours(const fs::path& path) {
+  std::error_code unknown;
+  return !fs::is_directory(fs::symlink_status(path, unknown));
+}
+
 void remove_file(const fs::path& path) {
   if (::unlink(path.c_str()) != 0) {
     fail(ErrorKind::kRuntime, path, std::string("cannot remove: ") + std::strerror(errno));
@@ -248,7 +254,7 @@ void CheckpointDirectory::remove_remains() {
     const std::string name = path.filename().string();
     const auto step = step_of_shard(name);
     const bool is_alone = step && !fs::exists(shard_path(directory_, *step, 0));
-    if (!is_alone && !is_temporary(name)) continue;
+    if ((!is_alone && !is_temporary(name)) || !is_ours(path)) continue;
     remove_file(path);
     removed_remains_.push_back(path);
   }
@@ -277,9 +283,11 @@ std::vector<fs::path> CheckpointDirectory::remove_old() {
       if (is_valid(file)) ++valid;
       continue;
     }
+    if (!is_ours(file.path)) continue;
     remove_file(file.path);
     for (const fs::path& path : entries(directory_)) {
-      if (step_of_shard(path.filename().string()) == file.step) remove_file(path);
+      const bool is_shard = step_of_shard(path.filename().string()) == file.step;
+      if (is_shard && is_ours(path)) remove_file(path);
     }
     std::erase(verified_, file.step);
     removed.push_back(file.path);

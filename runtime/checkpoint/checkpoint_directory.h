@@ -1,7 +1,7 @@
 /// A directory of checkpoints of one run: files `checkpoint-<step>`, the step in decimal without
 /// leading zeros. Of a run of several ranks this is rank 0's shard, which appears last and says
 /// in a section `ranks` how many there are; `checkpoint-<step>.rank-<r>` is that of rank r. All
-/// have the same number in a section `writing`. Other names are left alone.
+/// have the same number in a section `writing`. Other names are left alone, and directories.
 #pragma once
 
 #include <cstdint>

@@ -94,6 +94,27 @@ TEST(CheckpointDirectory, GoesBackToTheNewestThatIsWholeAndSaysWhy) {
               HasSubstr("checkpoint-3: damaged checkpoint: 50 bytes are fewer"));
 }
 
+TEST(CheckpointDirectory, PassesOverDirectories) {
+  const TemporaryFolder folder;
+  for (const char* name : {"checkpoint-1", "checkpoint-2.rank-1", "checkpoint-9",
+                           "checkpoint-7.partial-1", "checkpoint-8.rank-1"}) {
+    fs::create_directory(folder / name);
+  }
+  {
+    CheckpointDirectory directory(folder.path(), 1, 1);
+    EXPECT_THAT(directory.removed_remains(), IsEmpty());
+    save_each(directory, 2, 4);
+  }
+  const LatestCheckpoint latest = latest_valid(folder.path());
+  ASSERT_TRUE(latest.valid);
+  EXPECT_EQ(latest.valid->step, 4U);
+  ASSERT_THAT(latest.rejected, SizeIs(1));
+  EXPECT_THAT(latest.rejected[0].reason, HasSubstr("checkpoint-9: is not a regular file"));
+  EXPECT_THAT(names_in(folder.path()),
+              ElementsAre(".lock", "checkpoint-1", "checkpoint-2.rank-1", "checkpoint-4",
+                          "checkpoint-7.partial-1", "checkpoint-8.rank-1", "checkpoint-9"));
+}
+
 TEST(CheckpointDirectory, RejectsARenamedCheckpoint) {
   const TemporaryFolder folder;
   {
