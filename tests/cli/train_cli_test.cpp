@@ -420,6 +420,9 @@ TEST_F(TrainCli, TakesTextForBytesOnlyWhereTheVocabularyIsOfBytes) {
   expect_refused_with({"--tokenizer", "tokenizer.json"},
                       HasSubstr("text.txt holds no tokens; make some first: script/tokenize"));
   expect_refused_with({"--tokenizer", "none"}, HasSubstr("none: no such file"));
+  expect_refused_with({"--task", "sst-2", "--tokenizer", "tokenizer.json"},
+                      AllOf(HasSubstr("the tokens of a GLUE task are the bytes"),
+                            Not(HasSubstr("script/tokenize"))));
 }
 
 TEST_F(TrainCli, NamesTheRowsThatItLeavesOut) {

@@ -274,7 +274,12 @@ void interpret_tokenizer(const TrainOptions& t) {
   if (!std::filesystem::exists(*t.tokenizer, unknown)) {
     throw Error(ErrorKind::kInput, fmt::format("--tokenizer: {}: no such file", tokenizer));
   }
-  if (t.task.empty() && runtime::token_format(t.data) != runtime::TokenFormat::kBytes) return;
+  if (!t.task.empty()) {
+    throw Error(ErrorKind::kInput,
+                "--tokenizer: the tokens of a GLUE task are the bytes of its sentences, no "
+                "tokenizer's; leave it out");
+  }
+  if (runtime::token_format(t.data) != runtime::TokenFormat::kBytes) return;
   const std::string data = t.data.generic_string();
   throw Error(
       ErrorKind::kInput,
