@@ -191,7 +191,7 @@ int main_program(int argc, char** argv) {
   interpret(app, command);
   const std::unique_ptr<runtime::Communicator> ranks = start_ranks(argc, argv, command);
   if (ranks == nullptr) {
-    for (const char* flag : {"--zero-stage", "--rank-timeout"}) {
+    for (const char* flag : {"--zero-stage", "--rank-timeout", "--rank-binding"}) {
       if (app.count(flag) > 0)
         command.notes.push_back(fmt::format("{} has no effect: there is one rank", flag));
     }

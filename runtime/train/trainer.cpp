@@ -315,6 +315,13 @@ void Run::note_unreached() const {
         "an update_interval of {} the first one does after {} steps",
         options_.steps, s.update_interval, s.full_warm_up_rounds + windows * s.update_interval));
   }
+  const LearningRate& rate = options_.learning_rate;
+  if (rate.decay != Decay::kConstant && rate.warmup_steps >= options_.steps) {
+    note(
+        fmt::format("--lr-warmup-steps {}: the learning rate still rises at the end, after {} "
+                    "steps, and does not fall",
+                    rate.warmup_steps, options_.steps));
+  }
   if (options_.evaluate_interval > 0 && feed_->validation_batches() == 0) {
     note("--evaluate-interval has no effect: there is nothing to validate with");
   }

@@ -234,11 +234,13 @@ TEST_F(TrainCli, SaysWhatHasNoEffect) {
                            "--zero-stage",
                            "1",
                            "--rank-timeout",
-                           "60"};
+                           "60",
+                           "--rank-binding",
+                           "none"};
   const Outcome outcome = run(basic() + flags);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   for (const char* flag : {"--topk-ratio", "--checkpoints-kept", "--skip-malformed-rows",
-                           "--decay-vectors", "--zero-stage", "--rank-timeout"}) {
+                           "--decay-vectors", "--zero-stage", "--rank-timeout", "--rank-binding"}) {
     EXPECT_THAT(outcome.err, HasSubstr(std::string(flag) + " has no effect")) << flag;
   }
   EXPECT_THAT(outcome.err, Not(HasSubstr("--schedule has")));
@@ -270,6 +272,18 @@ TEST_F(TrainCli, SaysThatARunIsTooShortForItsWindows) {
   EXPECT_THAT(notes("2", {"--full-warm-up-rounds", "2"}), Not(too_short)) << "all are warm-up";
   EXPECT_THAT(notes("7", {"--topk-ratio", "1"}), Not(too_short)) << "nothing is deferred";
   EXPECT_THAT(notes("1", {"--schedule", "zero-offload"}), Not(too_short));
+}
+
+TEST_F(TrainCli, SaysThatTheLearningRateNeverFalls) {
+  const auto notes = [&](const char* decay, const char* rises) {
+    return run(basic() + Arguments{"--steps", "4", "--lr-decay", decay, "--lr-warmup-steps", rises})
+        .err;
+  };
+  const auto still_rises = HasSubstr("the learning rate still rises at the end, after 4 steps");
+  EXPECT_THAT(notes("linear", "4"), still_rises);
+  EXPECT_THAT(notes("cosine", "9"), still_rises);
+  EXPECT_THAT(notes("linear", "3"), Not(still_rises));
+  EXPECT_THAT(notes("constant", "9"), Not(still_rises));
 }
 
 TEST_F(TrainCli, QuietSaysNothingAndVerboseEveryStep) {
