@@ -33,8 +33,8 @@ struct JobInputs {
   std::optional<std::int64_t> gradient_accumulation_steps;
   std::optional<std::string> dtype;
   std::optional<bool> activation_checkpointing;
-  /// DeepSpeed is to run it, whatever runs it now: without a file of its own bf16 is DeepSpeed's and
-  /// not PyTorch's autocast. So it is where an override is of DeepSpeed's keys, too.
+  /// DeepSpeed is to run it, whatever runs it now: without a file of its own bf16 is DeepSpeed's
+  /// and not PyTorch's autocast. So it is where an override is of DeepSpeed's keys, too.
   bool under_deepspeed = false;
   std::set<std::string> found;   ///< flags, "--ram", whose values were found on this machine
   std::optional<PcieSlot> slot;  ///< of its GPUs, if it was found
