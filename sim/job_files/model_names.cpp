@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "sim/config/document.h"
 #include "sim/base/text.h"
+#include "sim/config/document.h"
 #include "sim/config/reader.h"
 #include "sim/job_files/job_facts.h"
 #include "sim/job_files/job_inputs.h"

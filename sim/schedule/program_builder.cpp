@@ -271,9 +271,8 @@ TaskId ProgramBuilder::gather_layer(std::size_t layer, std::optional<std::size_t
   for (std::size_t c = 0; c < classes(); ++c) {
     // Parameters are fetched ahead of use, while the layer before computes: what DeepSpeed's
     // prefetching aims at with stage3_prefetch_bucket_size, tensor by tensor.
-    // A step's first is not: DeepSpeed begins the order of modules anew (reset_step).
     const bool ahead =
-        gather.deepspeed == nullptr || (previous && gather.deepspeed->layers[*previous].prefetches);
+        gather.deepspeed == nullptr || !previous || gather.deepspeed->layers[*previous].prefetches;
     After ready = {ahead ? classes_[c].compute_before_last : last_compute_[c]};
     if (before != nullptr) ready.insert(ready.end(), (*before)[c].begin(), (*before)[c].end());
     if (gather.from_host) ready = {fetch_shard(c, layer, gather, whole / ranks_, ready)};
