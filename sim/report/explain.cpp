@@ -133,9 +133,9 @@ std::string advice_on_bandwidth(const Facts& facts) {
 std::string explain_cpu_besides_updates(const Facts& facts) {
   return fmt::format(
       "the GPU waits {} of every {} step for the CPU, and not for the optimizer, whose {} end "
-      "within a window of {}: gradients are summed, scaled and cast in host memory in the training "
-      "process: a larger micro batch has that done less often, more memory bandwidth and cores "
-      "shorten it",
+      "within a window of {}: the training process sums, scales and casts gradients in host "
+      "memory, less often with a larger micro batch, and faster with more memory bandwidth and "
+      "cores",
       format_seconds(stall(facts.result, WaitCause::kCpuUpdate)),
       format_seconds(facts.result.step_time), format_seconds(facts.update),
       format_seconds(facts.window));

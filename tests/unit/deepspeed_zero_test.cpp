@@ -83,30 +83,25 @@ TEST(DeepSpeedZero, Stage1ReducesInTheLastMicroStepOnly) {
               kClose);
 }
 
+void expect_in_full_precision(int stage, double step_bytes, double state_bytes) {
+  Job job = job_of(1, stage);
+  job.scenario.training.dtype = DType::kFp32;
+  const SimulationResult result = result_of(job);
+  const double step = (parameters(job) * step_bytes / 800e9 + 5e-6) * kPicoseconds;
+  EXPECT_NEAR(result.step_time, passes(job) + step, kClose) << stage;
+  const auto states = static_cast<std::size_t>(MemoryCategory::kOptimizerState);
+  EXPECT_NEAR(result.memory.gpu.by_category[states], state_bytes * parameters(job), 1) << stage;
+}
+
+// Norm 4 + 16, unscaling 8, Adam 28; the moments.
 TEST(DeepSpeedZero, FullPrecisionHasNoCopiesInStages0And3) {
-  for (const int stage : {0, 3}) {
-    Job job = job_of(1, stage);
-    job.scenario.training.dtype = DType::kFp32;
-    // Norm 4 + 16, unscaling 8, Adam 28.
-    const double step = (parameters(job) * 56 / 800e9 + 5e-6) * kPicoseconds;
-    EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose) << stage;
-  }
+  for (const int stage : {0, 3}) expect_in_full_precision(stage, 56, 8);
 }
 
 // Counted in the real one, 0.19.8: 16 bytes a parameter after a step, 20 after backward. The step
 // copies gradients (8) and weights (8), too.
 TEST(DeepSpeedZero, FullPrecisionIsClonedInStages1And2) {
-  for (const int stage : {1, 2}) {
-    Job job = job_of(1, stage);
-    job.scenario.training.dtype = DType::kFp32;
-    const double step = (parameters(job) * 72 / 800e9 + 5e-6) * kPicoseconds;
-    EXPECT_NEAR(result_of(job).step_time, passes(job) + step, kClose) << stage;
-    EXPECT_NEAR(
-        result_of(job)
-            .memory.gpu.by_category[static_cast<std::size_t>(MemoryCategory::kOptimizerState)],
-        12 * parameters(job), 1)
-        << stage;
-  }
+  for (const int stage : {1, 2}) expect_in_full_precision(stage, 72, 12);
 }
 
 TEST(DeepSpeedZero, MovesNothingOverTheHostLink) {

@@ -89,24 +89,24 @@ class Batch {
   }
 
  private:
+  static std::string difference(std::int64_t value, const StatedNumber& told, const char* differs) {
+    return fmt::format(fmt::runtime(differs), told.value, told.from, value);
+  }
   /// `value`; notes by `differs` where the traces say another one.
   std::int64_t stated(std::int64_t value, const std::optional<StatedNumber>& told,
                       const char* differs) {
     if (told && told->value != value) {
-      reading_.result.untold.push_back(
-          "why " + fmt::format(fmt::runtime(differs), told->value, told->from, value));
+      reading_.result.untold.push_back("why " + difference(value, *told, differs));
     }
     return value;
   }
+  /// Likewise where another one means that the traces are of another job.
   std::int64_t compared(std::int64_t value, const std::optional<StatedNumber>& told,
                         const char* differs) {
-    const std::size_t before = reading_.result.untold.size();
-    (void)stated(value, told, differs);
-    if (reading_.result.untold.size() > before) {
-      reading_.contradictions.push_back(
-          fmt::format(fmt::runtime(differs), told->value, told->from, value));
+    if (told && told->value != value) {
+      reading_.contradictions.push_back(difference(value, *told, differs));
     }
-    return value;
+    return stated(value, told, differs);
   }
   std::int64_t fact(const char* what, std::int64_t value, const std::string& from) {
     reading_.result.facts.push_back(fmt::format("{} {}: {}", value, what, from));
