@@ -161,7 +161,10 @@ const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"
 /// Traces say the rest of their job themselves.
 void take_flags_of_traces(TuneOptions& options) {
   sim::JobInputs& job = options.job;
-  if (job.model) options.model = *job.model;
+  if (job.model) {
+    options.model =
+        sim::find_named_model(*job.model, model_directories(), sim::source_named("--model"));
+  }
   options.sequence_length = job.sequence_length;
   options.gpus = job.gpus;
   job.model.reset();

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/live_jobs.h"
 #include "sim/calibrate/live_setting.h"
+#include "sim/calibrate/trace/traced_job.h"
 
 namespace zenflow::sim {
 namespace {
@@ -101,6 +102,9 @@ class TraceComparison {
     ImportedFigures found = imported_figures(one.trace, flags_.traces[i].generic_string(),
                                              import_.rules, one.first_step, window);
     for (const std::string& text : found.notes) note(i, text);
+    for (const std::string& text : differences(traced_job({&one.trace}), one.job)) {
+      note(i, text + ": another job is predicted than was recorded");
+    }
     one.figures = std::move(found.figures);
     one.begin = found.begin;
     one.end = found.end;

@@ -96,11 +96,18 @@ Variation parse_variation(const std::string& text) {
 }
 
 std::size_t combinations(const std::vector<Variation>& variations) {
-  std::set<std::string> varied;
   std::size_t count = 1;
   for (const Variation& one : variations) {
-    if (!varied.insert(one.path).second) {
-      throw Error(ErrorKind::kInput, fmt::format("--vary {}: given twice", one.key));
+    for (const Variation& other : variations) {
+      if (&other < &one && other.path == one.path) {
+        throw Error(ErrorKind::kInput, fmt::format("--vary {}: given twice", one.key));
+      }
+      if (one.path.starts_with(other.path + ".")) {
+        throw Error(ErrorKind::kInput,
+                    fmt::format("--vary {} and --vary {}: the first replaces all that the second "
+                                "sets a part of",
+                                other.key, one.key));
+      }
     }
     count *= one.values.size();
     if (count > kMostPoints) {

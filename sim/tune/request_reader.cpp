@@ -154,6 +154,9 @@ Objective find_objective(const TuneFlags& flags) {
       throw Error(ErrorKind::kInput,
                   "--objective cost_per_token: needs --price, of a GPU and hour");
     }
+    if (one != Objective::kCostPerToken && flags.price) {
+      throw Error(ErrorKind::kInput, "--price: with --objective cost_per_token alone");
+    }
     return one;
   }
   const std::vector<std::string> known = {"step_time", "tokens_per_second", "cost_per_token"};

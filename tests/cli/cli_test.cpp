@@ -128,6 +128,7 @@ TEST_F(Cli, RefusesWrongUsageWithTwo) {
       {"sweep", "scenarios/one.yaml", "--vary", "gpus=1:2"},
       {"sweep", "scenarios/one.yaml", "--vary", "gpus=1", "--format", "xml"},
       {"list", "everything"},
+      {"list", "rules", "--deepspeed-version", "0.17.0"},
       {"run", "scenarios/one.yaml", "--schedule", "zenflw"},
   };
   for (const auto& arguments : wrong) {
@@ -442,6 +443,10 @@ TEST_F(Cli, SweepsWhatTheCommandLineSetToo) {
                                "--set", "update_interval=2", "--set", "topk_ratio=0.9"});
   EXPECT_EQ(found["points"][0]["results"][1]["update_interval"], 2);
   EXPECT_EQ(found["points"][0]["results"][1]["topk_ratio"], 0.05);
+  const Outcome replaced = run({"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.05,0.5",
+                                "--set", "update_interval=2", "--set", "topk_ratio=0.9"});
+  EXPECT_THAT(replaced.err, HasSubstr("=0.9 has no effect: --vary topk_ratio replaces it"));
+  EXPECT_THAT(replaced.err, Not(HasSubstr("update_interval")));
 }
 
 /// What only zenflow-train has: read by its schedule, and said of the others.
@@ -510,6 +515,9 @@ TEST_F(Cli, SweepRefusesBadPointsByName) {
                  AllOf(HasSubstr("topk_ratio"), HasSubstr("1.5")));
   expect_refused({"sweep", "scenarios/one.yaml", "--vary", "topk_ration=0.5"},
                  HasSubstr("topk_ration"));
+  expect_refused(
+      {"sweep", "scenarios/one.yaml", "--vary", "topk_ratio=0.5", "--json", "--format", "csv"},
+      HasSubstr("--json or --format csv, not both"));
 }
 
 TEST_F(Cli, GivesWhatItHasWhenInterrupted) {

@@ -15,9 +15,11 @@ namespace zenflow::testing {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::string kTrace = R"({"traceEvents": [
   {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 9, "tid": 9, "ts": 0, "dur": 100, "args": {}},
@@ -140,6 +142,32 @@ TEST_F(TraceCli, CalibrateFitsAProfileOfTheGpuThatTheTraceNames) {
   EXPECT_THAT(unknown.err, HasSubstr("--profile"));
   EXPECT_EQ(fit({"other.json", "--profile", "fitted.yaml"}).code, 0);
   EXPECT_EQ(fit({"h100.json", "--model", "m.json"}).code, 2);
+}
+
+// A fit believes the flags, which the log may contradict.
+TEST_F(TraceCli, CalibrateSaysWhereALogIsOfAnotherJob) {
+  std::string log =
+      "  train_micro_batch_size_per_gpu ............... 1\n"
+      "  train_batch_size ............... 4\n";
+  for (int i = 0; i < 12; ++i) {
+    log +=
+        "[Rank 0] time (ms) | fwd: 1400.00 | bwd: 4000.00 | optimizer_step: 700.00 | step: "
+        "900.00\n";
+  }
+  folder_.write("train.log", log);
+  const auto fit = [&](const std::string& micro) {
+    return run_program(
+        {ZENFLOW_CALIBRATE, "fit", "train.log", "--model", "Qwen/Qwen3-8B", "--profile", "dgx_h100",
+         "--micro-batch-size", micro, "--sequence-length", "4096", "--accumulation-steps", "4"},
+        {.folder = folder_.path()});
+  };
+  const Outcome other = fit("2");
+  EXPECT_EQ(other.code, 0) << other.err;
+  const char* kMicro =
+      "recorded with 1 sequences of a micro-batch (settings that the log prints), "
+      "where the job has 2: what is fitted to it may be wrong";
+  EXPECT_THAT(other.out, AllOf(HasSubstr(kMicro), HasSubstr("4 sequences of a batch")));
+  EXPECT_THAT(fit("1").out, Not(HasSubstr("recorded with")));
 }
 
 TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {

@@ -419,6 +419,31 @@ TEST_F(TuneTrace, TakesALogOfDeepSpeedWithWhatItCannotTell) {
               Contains("how many GPUs the job has: one is assumed (--gpus)"));
 }
 
+// A model's file, its folder and its name are one model.
+TEST_F(TuneTrace, KnowsAModelByItsFolderAndItsNameToo) {
+  folder_.write("train.log", deepspeed_log());
+  const std::string file = kSource + "/scenarios/models/qwen3_0_6b.json";
+  fs::create_directory(folder_ / "qwen");
+  fs::copy_file(file, folder_ / "qwen/config.json");
+  const auto step = [&](const std::string& model) {
+    fs::remove_all(folder_ / "out");
+    const Outcome outcome =
+        tune(Arguments{"--trace", "train.log", "--model", model, "--base", kBase, "--profile",
+                       "dgx_h100", "--sequence-length", "1024", "--anyway", "-o", "out"} +
+             kOffloading);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? summary()["baseline"]["result"]["step_time_ms"].get<double>() : 0;
+  };
+  const double by_file = step(file);
+  EXPECT_GT(by_file, 0);
+  EXPECT_EQ(step("qwen"), by_file);
+  EXPECT_EQ(step("Qwen/Qwen3-0.6B"), by_file);
+  expect_refused(
+      {"--trace", "train.log", "--model", "Qwen/Qwen3-0.5B", "--base", kBase, "--profile",
+       "dgx_h100", "--sequence-length", "1024"},
+      AllOf(HasSubstr("no description of \"Qwen/Qwen3-0.5B\""), HasSubstr("Qwen/Qwen3-0.6B")));
+}
+
 // DeepSpeed's ZenFlow writes a record of every micro step, which is a step, and one of those
 // between two updates together.
 TEST_F(TuneTrace, TakesALogOfZenFlowByItsMicroSteps) {
@@ -567,7 +592,7 @@ TEST_F(TuneTrace, MeasuresIterationsThatAccumulate) {
     fs::remove_all(folder_ / "out");
     const Outcome outcome =
         tune(Arguments{"--trace", "train.log", "--model", kModel, "--base", "base.json",
-                       "--profile", "dgx_h100", "--sequence-length", "1024", "-o", "out"} +
+                       "--profile", "dgx_h100", "--sequence-length", "1024"} +
              kOffloading);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NEAR(summary()["baseline"]["measured_step_time_ms"].get<double>(), 950, 1e-6);

@@ -108,6 +108,13 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   const Outcome log = validate({"--trace", "train.log", "--schedule", "live-gpu-only", "--json"});
   EXPECT_EQ(log.code, 4) << log.err;
   EXPECT_THAT(log.err, HasSubstr("train.log: a log's forward, backward and optimizer times"));
+  // What it prints of its batch is another one's than the scenario's.
+  folder_.write("two.log", "  train_micro_batch_size_per_gpu ............... 7\n" +
+                               file_content(folder_ / "train.log"));
+  const Outcome other = validate({"--trace", "two.log", "--schedule", "live-gpu-only"});
+  EXPECT_THAT(other.err, HasSubstr("two.log: recorded with 7 sequences of a micro-batch (settings "
+                                   "that the log prints), where the job has "));
+  EXPECT_THAT(log.err, Not(HasSubstr("recorded with")));
   // However far off the step may be: what is not known is not within a tolerance, unless it is not
   // asked for.
   const Arguments loose = {"--trace", "train.log", "--schedule", "live-gpu-only",     "--tolerance",

@@ -80,6 +80,16 @@ TEST(Combinations, AreLimited) {
   EXPECT_THROW((void)combinations({many, parse_variation("b=1:11:1")}), Error);
 }
 
+TEST(Combinations, AreOfSettingsThatDoNotReplaceEachOther) {
+  const Variation stage = parse_variation("deepspeed.zero_optimization.stage=2,3");
+  const Variation whole = parse_variation("deepspeed.zero_optimization={},{stage: 1}");
+  const Variation other = parse_variation("deepspeed.zero_optimization.stages=1");
+  EXPECT_EQ(combinations({stage, other}), 2U);
+  EXPECT_THROW((void)combinations({stage, stage}), Error);
+  EXPECT_THROW((void)combinations({stage, whole}), Error);
+  EXPECT_THROW((void)combinations({whole, stage}), Error);
+}
+
 TEST(Sweeper, SimulatesEachPointAsARunOfItsOwn) {
   // The job of each point has the settings that its overrides say.
   const auto read = [](const std::vector<Override>& settings) {

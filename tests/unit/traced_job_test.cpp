@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include "sim/trace/chrome_trace.h"
+#include "tests/support/small_jobs.h"
 #include "tests/support/traces.h"
 
 namespace zenflow::sim {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using zenflow::testing::event;
 using zenflow::testing::import_text;
@@ -92,6 +95,28 @@ TEST(TracedJob, CountsTheGpusThatASimulatedOneStandsFor) {
   EXPECT_THAT(traced_job({&trace}).devices, ElementsAre("GPU 0 H100-SXM5-80GB"));
   trace.timeline.devices = {"GPU 0 H100 (one of 2 alike)", "GPU 2 H100 (one of 6 alike)"};
   EXPECT_EQ(traced_job({&trace}).ranks.value().value, 8);
+}
+
+TEST(TracedJob, SaysWhatAJobHasThatIsNotOfIt) {
+  ImportedTrace trace = import_text(
+      document(R"("distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 16}, )",
+               attention(3, 512, 0, 4)));
+  testing::JobOptions options;
+  options.gpus = 4;
+  options.training = {.micro_batch_size_per_gpu = 2, .sequence_length = 512};
+  const Job job = testing::make_small_job(testing::round_node(4), testing::small_gpt2(), options);
+  const auto said = [&] { return differences(traced_job({&trace}), job); };
+  EXPECT_THAT(said(), ElementsAre("recorded with 16 GPUs (the profiler's world_size), where the "
+                                  "job has 4",
+                                  "recorded with 3 sequences of a micro-batch (shapes of its "
+                                  "attention), where the job has 2"));
+  trace.timers.emplace();
+  trace.timers->printed["train_batch_size"] = 32;
+  EXPECT_THAT(said(), Contains(HasSubstr("32 sequences of a batch")));
+  trace = import_text(document("", attention(2, 384, 0, 1)));
+  EXPECT_THAT(said(), ElementsAre(HasSubstr("384 tokens of a sequence")));
+  trace = import_text(document("", attention(2, 384, 0, 2) + attention(2, 500, 2, 1)));
+  EXPECT_THAT(said(), IsEmpty());
 }
 
 RecordedRun some_run() {

@@ -88,8 +88,10 @@ void add_fit(CLI::App& app, Command& chosen) {
       ->delimiter(',');
   command->add_option("--profile", options->profile,
                       "base profile; default: the scenario's, else that of the traces' GPU");
-  command->add_option("--model", options->model,
-                      "the model's config.json, where there is no scenario");
+  command->add_option(
+      "--model", options->model,
+      "the model, where there is no scenario: config.json, its folder, weights, or a Hub "
+      "name: Qwen/Qwen3-8B");
   command
       ->add_option("--micro-batch-size", options->training.micro_batch_size_per_gpu,
                    "with --model: sequences in a micro-batch")

@@ -14,6 +14,8 @@
 #include "sim/calibrate/trace/trace_fit_text.h"
 #include "sim/calibrate/trace/traced_job.h"
 #include "sim/calibrate/trace/traced_scenario.h"
+#include "sim/job_files/job_facts.h"
+#include "sim/job_files/job_inputs.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"
 #include "tools/version.h"
@@ -48,7 +50,8 @@ sim::Job job_of_model(const FitOptions& options, const Node& hardware) {
       options.training.micro_batch_size_per_gpu > 0 && options.training.sequence_length > 0,
       "--micro-batch-size and --sequence-length with --model");
   sim::TracedScenario scenario;
-  scenario.model = options.model;
+  scenario.model =
+      sim::find_named_model(options.model, model_directories(), sim::source_named("--model"));
   scenario.deepspeed = fmt::format(
       "{{gradient_accumulation_steps: {}, zero_optimization: {{stage: 2, offload_optimizer: "
       "{{device: cpu, pin_memory: true}}}}}}",

@@ -16,7 +16,7 @@ struct FitOptions {
   std::vector<std::string> traces;
   std::vector<std::string> settings;  ///< of zenflow-train's runs; empty: traces of any program
   std::filesystem::path scenario;     ///< empty: none
-  std::filesystem::path model;        ///< a config.json, where there is no scenario; empty: none
+  std::string model;                  ///< a file, or a Hub name; empty: a scenario, or none
   sim::TrainingSettings training{.micro_batch_size_per_gpu = 0, .sequence_length = 0};  ///< of it
   std::string dtype = "bf16";
   std::int64_t gpus = 1;

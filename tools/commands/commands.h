@@ -42,7 +42,7 @@ struct FitOptions {
 
 struct SweepOptions {
   std::vector<std::string> vary;  ///< "key=a,b,c" or "key=low:high:step"
-  std::string format = "table";   ///< table, csv, json
+  std::string format;             ///< table, csv, json; empty: a table
 };
 
 struct LintCommandOptions {

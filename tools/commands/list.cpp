@@ -248,6 +248,9 @@ int list_command(const CommonOptions& common, const std::vector<std::string>& to
   document["tool"] = "zenflow-sim";
   document["version"] = kVersion;
   std::string text;
+  if (common.deepspeed_version && std::find(topics.begin(), topics.end(), "keys") == topics.end()) {
+    throw Error(ErrorKind::kInput, "--deepspeed-version: with list keys alone");
+  }
   const sim::Version version = common.deepspeed_version
                                    ? sim::parse_version(*common.deepspeed_version)
                                    : sim::newest_version();

@@ -167,6 +167,18 @@ void add_ignored(const sim::Sweeper::Point& point, std::set<std::string>& warnin
   }
 }
 
+/// The command line's settings that every point replaces.
+void add_replaced(const std::vector<sim::Override>& settings,
+                  const std::vector<sim::Variation>& variations, std::set<std::string>& warnings) {
+  for (const sim::Override& one : settings) {
+    for (const sim::Variation& varied : variations) {
+      if (one.path != varied.path && !one.path.starts_with(varied.path + ".")) continue;
+      warnings.insert(fmt::format("--set {}={} has no effect: --vary {} replaces it", one.path,
+                                  one.value, varied.key));
+    }
+  }
+}
+
 }  // namespace
 
 int sweep_command(const CommonOptions& common, const SweepOptions& options) {
@@ -179,10 +191,16 @@ int sweep_command(const CommonOptions& common, const SweepOptions& options) {
   const std::filesystem::path& scenario = common.scenarios.front();
   sim::Sweeper sweeper(PointReader(common, scenario));
   const std::size_t total = sim::combinations(variations);
-  const std::string format = common.json ? "json" : options.format;
+  if (common.json && !options.format.empty() && options.format != "json") {
+    throw Error(ErrorKind::kInput, fmt::format("--json or --format {}, not both", options.format));
+  }
+  const std::string format = common.json              ? "json"
+                             : options.format.empty() ? "table"
+                                                      : options.format;
   SweepOutput output(format, variations);
   std::optional<ProgressLine> progress(std::in_place, !common.quiet);
   std::set<std::string> warnings;
+  add_replaced(load_options(common, scenario).overrides, variations, warnings);
   std::string name;
   for (std::size_t i = 0; i < total && signal_exit_code() == 0; ++i) {
     const std::vector<sim::Override> settings = sim::combination(variations, i);

@@ -10,6 +10,7 @@
 #include "sim/calibrate/trace/clock_tick.h"
 #include "sim/calibrate/trace/trace_machines.h"
 #include "sim/calibrate/trace/trace_work.h"
+#include "sim/calibrate/trace/traced_job.h"
 #include "sim/trace/analysis/trace_parts.h"
 #include "sim/trace/launches.h"
 #include "sim/trace/recorded_run.h"
@@ -288,6 +289,13 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
 
 namespace {
 
+void remark_another_job(const FitTrace& one, TraceBaseline& baseline) {
+  if (one.job == nullptr || is_simulated(one.trace->timeline)) return;
+  for (const std::string& text : differences(traced_job({one.trace}), *one.job)) {
+    baseline.remarks.push_back(text + ": what is fitted to it may be wrong");
+  }
+}
+
 /// A rank's optimizer that is no faster than one thread streams is one thread, or several on a
 /// core.
 void remark_one_thread(const TraceFitInput& input, TraceFit& fit) {
@@ -339,6 +347,7 @@ TraceFit fit_traces(const TraceFitInput& input) {
   for (const FitTrace& one : input.traces) {
     fit.baselines.push_back(trace_baseline(one, input.rules));
     fit.baselines.back().remarks = import_remarks(one.name, *one.trace);
+    remark_another_job(one, fit.baselines.back());
     works.push_back(work_of(one, input, fit.baselines.back().launch));
   }
   std::vector<bool> tells;

@@ -189,4 +189,32 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
   return job;
 }
 
+std::vector<std::string> differences(const TracedJob& traced, const Job& job) {
+  struct Number {
+    const std::optional<StatedNumber>& recorded;
+    std::int64_t of_job;
+    const char* what;
+  };
+  const Scenario& scenario = job.scenario;
+  const TrainingSettings& training = scenario.training;
+  const std::int64_t batch = training.micro_batch_size_per_gpu * scenario.ranks() *
+                             job.deepspeed.gradient_accumulation_steps;
+  std::vector<Number> numbers = {
+      {traced.ranks, scenario.ranks(), "GPUs"},
+      {traced.micro_batch, training.micro_batch_size_per_gpu, "sequences of a micro-batch"}};
+  if (scenario.deepspeed.is_map()) {
+    numbers.push_back({traced.global_batch, batch, "sequences of a batch"});
+  }
+  if (!traced.lengths_differ) {
+    numbers.push_back({traced.sequence_length, training.sequence_length, "tokens of a sequence"});
+  }
+  std::vector<std::string> found;
+  for (const Number& one : numbers) {
+    if (!one.recorded || one.recorded->value == one.of_job) continue;
+    found.push_back(fmt::format("recorded with {} {} ({}), where the job has {}",
+                                one.recorded->value, one.what, one.recorded->from, one.of_job));
+  }
+  return found;
+}
+
 }  // namespace zenflow::sim

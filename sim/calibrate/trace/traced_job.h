@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/schedule/job.h"
 #include "sim/trace/import/imported_trace.h"
 #include "sim/trace/recorded_run.h"
 
@@ -35,5 +36,8 @@ struct TracedJob {
 /// stands for, what a log prints, or GPUs with work in one trace. Batch and length: inputs of fused
 /// attention, or what a log prints.
 [[nodiscard]] TracedJob traced_job(const std::vector<const ImportedTrace*>& traces);
+
+/// What the traces say of ranks, batch and length that `job` does not have: a sentence each.
+[[nodiscard]] std::vector<std::string> differences(const TracedJob& traced, const Job& job);
 
 }  // namespace zenflow::sim

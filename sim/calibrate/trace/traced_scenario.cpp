@@ -58,10 +58,9 @@ ScenarioTree scenario_tree(const TracedScenario& traced, const Node& hardware,
       settings_text(name, traced.gpus, traced.nodes, traced.training, "zero-offload");
   if (traced.run) text += run_text(*traced.run);
   text += zenflow_train_text(traced.offload);
-  text += fmt::format("model: {{name: {}}}\n", json_quoted(name));
+  text += fmt::format("model: {}\n", json_quoted(traced.model.generic_string()));
   if (!traced.base) text += "deepspeed: " + traced.deepspeed + "\n";
-  ScenarioTree tree{parse_yaml(text, flag)};
-  tree.root.find("model")->entries.push_back({"config", {}, load_document(traced.model)});
+  ScenarioTree tree = load_scenario_tree(parse_yaml(text, flag), {});
   tree.root.entries.push_back({"hardware", hardware.at, hardware});
   if (traced.base) {
     Node document = load_ds_document(*traced.base).root;

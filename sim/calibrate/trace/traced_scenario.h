@@ -13,7 +13,7 @@
 namespace zenflow::sim {
 
 struct TracedScenario {
-  std::filesystem::path model;                ///< config.json
+  std::filesystem::path model;                ///< config.json, its folder, or weights
   std::optional<std::filesystem::path> base;  ///< DeepSpeed's file; else `deepspeed`
   std::string deepspeed;                      ///< the same keys as a YAML flow map
   std::int64_t gpus = 1;                      ///< of a node
