@@ -85,6 +85,14 @@ bool parse_command_line(CLI::App& app, int argc, char** argv) {
   return true;
 }
 
+void need(CLI::App& app, CLI::Option* needed, std::initializer_list<const char*> options) {
+  for (const char* name : options) app.get_option(name)->needs(needed);
+}
+
+void exclude(CLI::App& app, CLI::Option* other, std::initializer_list<const char*> options) {
+  for (const char* name : options) app.get_option(name)->excludes(other);
+}
+
 CLI::Validator number_between(double low, double high) {
   const std::string range = fmt::format("{} - {}", low, high);
   const auto check = [=](const std::string& text) -> std::string {

@@ -1,11 +1,13 @@
 /// What the programs' command lines have in common.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -15,6 +17,11 @@ namespace zenflow::tools {
 /// for and have been printed. Underscores in flags count as dashes. Throws Error(kInput) with the
 /// nearest flag for one that is not known.
 [[nodiscard]] bool parse_command_line(CLI::App& app, int argc, char** argv);
+
+/// Options that have no effect without `needed`, which are refused without it.
+void need(CLI::App& app, CLI::Option* needed, std::initializer_list<const char*> options);
+/// Options that have no effect with `other`, which are refused with it.
+void exclude(CLI::App& app, CLI::Option* other, std::initializer_list<const char*> options);
 
 /// A check of a flag's value. CLI::Range lets "nan" through, which is neither below nor above.
 [[nodiscard]] CLI::Validator number_between(double low, double high);

@@ -182,6 +182,11 @@ void add_explain(CLI::App& app, Options& options, int& code) {
       ->needs(trace);
   add_scenario_options(*command, options.common);
   add_job_options(*command, options.common.job);
+  for (CLI::Option* option : command->get_options()) {
+    const bool is_of_job = option->get_group() == kJobGroup;
+    if (is_of_job) option->excludes(trace);
+  }
+  exclude(*command, trace, {"--schedule", "--set", "--profile", "--deepspeed-version", "--target"});
   add_report_option(*command, options.common.report);
   command->add_flag("-f,--force", options.common.overwrite, "overwrite an existing page");
   command->callback([&options, &traced, &code] {

@@ -162,8 +162,11 @@ const std::vector<std::string> kTracedOutputs = {"profile.yaml", "scenario.yaml"
 void take_flags_of_traces(TuneOptions& options) {
   sim::JobInputs& job = options.job;
   if (job.model) {
+    std::error_code missing;
     options.model =
-        sim::find_named_model(*job.model, model_directories(), sim::source_named("--model"));
+        std::filesystem::exists(*job.model, missing)
+            ? std::filesystem::path(*job.model)  // as it is written, for commands to run
+            : sim::find_named_model(*job.model, model_directories(), sim::source_named("--model"));
   }
   options.sequence_length = job.sequence_length;
   options.gpus = job.gpus;

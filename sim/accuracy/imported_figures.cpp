@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/base/median.h"
 #include "sim/trace/analysis/trace_analysis.h"
 #include "sim/trace/analysis/trace_parts.h"
 
@@ -158,10 +159,35 @@ ImportedFigures of_log(const ImportedTrace& trace, const std::string& name, std:
   if (has_all && first == 0 && log.iterations.values.empty()) {
     result.figures[Metric::kStep] = *forward + *backward + *optimizer;
   }
+  const UsualSteps usual = log.usual_steps();
+  if (first == 0 && !usual.usual.empty() && std::ssize(usual.usual) < found) {
+    result.notes.push_back(fmt::format(
+        "measured is the mean of all {} steps; of {} it is {:.2f} ms (--first-step leaves out "
+        "those at the beginning)",
+        found, usual.text(), mean(usual.usual)));
+  }
   result.notes.emplace_back(
       "a log's forward, backward and optimizer times hold what the GPU waited for: they are held "
       "against the parts of the simulated step, not against its phases");
   return result;
+}
+
+}  // namespace
+
+namespace {
+
+/// ", without step 0 (the first, 2.500 ms)": of those from the `first`-th on, which are not like
+/// the others.
+std::string unlike_others(const Timeline& timeline, std::int64_t first) {
+  std::vector<StepAnalysis> steps;
+  for (auto step = timeline.steps.begin() + first; step != timeline.steps.end(); ++step) {
+    StepAnalysis& one = steps.emplace_back();
+    one.number = step->number;
+    one.start = step->start;
+    one.duration = step->end - step->start;
+  }
+  tell_steps_apart(timeline, steps);
+  return apart_text(steps);
 }
 
 }  // namespace
@@ -190,6 +216,12 @@ ImportedFigures imported_figures(const ImportedTrace& trace, const std::string& 
   result.end = behind == timeline.steps.end() ? (behind - 1)->end : behind->start;
   result.figures[Metric::kStep] =
       to_milliseconds(result.end - result.begin) / static_cast<double>(result.steps);
+  if (const std::string apart = unlike_others(timeline, first); !apart.empty()) {
+    result.notes.push_back(fmt::format(
+        "measured is the mean of {} steps; others count them{} (--first-step leaves out those at "
+        "the beginning)",
+        result.steps, apart));
+  }
   Reader(trace, rules, result, result.figures).read();
   return result;
 }

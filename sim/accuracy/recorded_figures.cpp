@@ -21,12 +21,6 @@ class Reader {
 
   StepFigures take() {
     for (const Track& track : timeline_.tracks) lanes_.push_back(lane_of_track(track.name));
-    if (std::find(lanes_.begin(), lanes_.end(), LaneKind::kCompute) == lanes_.end()) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: no track \"compute\": expected a recording of zenflow-train "
-                              "--trace; of other programs' give --schedule in place of --setting",
-                              timeline_.name));
-    }
     for (const Metric metric :
          {Metric::kForward, Metric::kBackward, Metric::kPacking, Metric::kGpuUpdate,
           Metric::kSelection, Metric::kCollective, Metric::kCopyDown, Metric::kCopyUp,

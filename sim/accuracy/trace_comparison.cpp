@@ -9,7 +9,10 @@
 #include "sim/base/error.h"
 #include "sim/calibrate/live_jobs.h"
 #include "sim/calibrate/live_setting.h"
+#include "sim/calibrate/trace/trace_work.h"
 #include "sim/calibrate/trace/traced_job.h"
+#include "sim/schedule/live_work.h"
+#include "sim/trace/recorded_run.h"
 
 namespace zenflow::sim {
 namespace {
@@ -94,6 +97,7 @@ class TraceComparison {
     const std::string name = schedule_name(i);
     const Schedule& schedule = find_schedule(name);
     Recorded one{name, name, false, jobs_.job(schedule), std::move(trace)};
+    refuse_another_schedule(i, one);
     for (const std::string& text : ignored_settings(schedule, one.job)) note(i, text);
     for (const std::string& text : job_notes(one.job)) note(i, text);
     const auto window =
@@ -102,13 +106,34 @@ class TraceComparison {
     ImportedFigures found = imported_figures(one.trace, flags_.traces[i].generic_string(),
                                              import_.rules, one.first_step, window);
     for (const std::string& text : found.notes) note(i, text);
-    for (const std::string& text : differences(traced_job({&one.trace}), one.job)) {
-      note(i, text + ": another job is predicted than was recorded");
-    }
+    note_differences(i, one);
     one.figures = std::move(found.figures);
     one.begin = found.begin;
     one.end = found.end;
     return one;
+  }
+
+  void note_differences(std::size_t i, const Recorded& one) {
+    const TracedJob traced = traced_job({&one.trace});
+    std::vector<std::string> found = differences(traced, one.job);
+    if (!is_simulated(one.trace.timeline)) {
+      for (std::string& text : differences(traced, one.job.scenario.hardware)) {
+        found.push_back(std::move(text));
+      }
+    }
+    for (const std::string& text : found) {
+      note(i, text + ": another job is predicted than was recorded");
+    }
+  }
+
+  /// Throws for a recording of our own runtime that is of another schedule of it.
+  void refuse_another_schedule(std::size_t i, const Recorded& one) const {
+    const auto run = recorded_run(one.trace.timeline);
+    if (!run || !live_kind(one.schedule) || live_kind(one.schedule) == run->schedule) return;
+    throw Error(ErrorKind::kInput,
+                named(i, fmt::format("it was recorded under {}, which --schedule {} does not "
+                                     "predict: give its --setting",
+                                     to_string(run->schedule), one.schedule)));
   }
 
   std::string schedule_name(std::size_t i) const {

@@ -136,6 +136,12 @@ TEST_F(TraceCli, CalibrateFitsAProfileOfTheGpuThatTheTraceNames) {
                                      "2026-11-20: "));
   EXPECT_THAT(profile, HasSubstr("latency: {value: 8 us"));
 
+  const Outcome other = fit({"h100.json", "--profile", "dgx_a100_80g"});
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("recorded on \"NVIDIA H100 80GB HBM3\", where the profile's GPU "
+                                   "is A100-SXM4-80GB"));
+  EXPECT_THAT(known.out, Not(HasSubstr("recorded on")));
+
   folder_.write("other.json", copies_on("Voodoo 2"));
   const Outcome unknown = fit({"other.json"});
   EXPECT_EQ(unknown.code, 2);
@@ -163,11 +169,12 @@ TEST_F(TraceCli, CalibrateSaysWhereALogIsOfAnotherJob) {
   };
   const Outcome other = fit("2");
   EXPECT_EQ(other.code, 0) << other.err;
-  const char* kMicro =
-      "recorded with 1 sequences of a micro-batch (settings that the log prints), "
-      "where the job has 2: what is fitted to it may be wrong";
-  EXPECT_THAT(other.out, AllOf(HasSubstr(kMicro), HasSubstr("4 sequences of a batch")));
-  EXPECT_THAT(fit("1").out, Not(HasSubstr("recorded with")));
+  EXPECT_THAT(other.out, AllOf(HasSubstr("sequences of a micro-batch: 1 in the recording "
+                                         "(settings that the log prints), 2 in the job: what is "
+                                         "fitted to it may be wrong"),
+                               HasSubstr("sequences of a batch: 4 in the recording")));
+  EXPECT_THAT(other.err, HasSubstr("ZeRO stage 2 with the optimizer on the CPU is assumed"));
+  EXPECT_THAT(fit("1").out, Not(HasSubstr("in the recording")));
 }
 
 TEST_F(TraceCli, SaysWhatIsMissingOfACutTrace) {
@@ -208,6 +215,26 @@ TEST_F(TraceCli, RefusesBadUsageAndInput) {
   expect({"--trace", "t.json", "--rules", "none.yaml"}, "none.yaml");
   expect({"scenario.yaml", "--trace", "t.json"}, "excludes");
   expect({"scenario.yaml", "--steps", "x"}, "requires");
+  // What a recording does not take is not passed over.
+  for (const char* option : {"--profile", "--set", "--schedule", "--gpu", "--ds", "--ram"}) {
+    expect({"--trace", "t.json", option, "x=y"}, std::string("excludes ") + option);
+  }
+}
+
+TEST_F(TraceCli, CalibrateRefusesWhatItWouldPassOver) {
+  folder_.write("t.json", kTrace);
+  const std::vector<std::vector<std::string>> wrong = {
+      {"t.json", "--scenario", "s.yaml", "--micro-batch-size", "4"},
+      {"t.json", "--scenario", "s.yaml", "--activation-checkpointing"},
+      {"t.json", "--scenario", "s.yaml", "--setting", "gpu-only", "--steps", "x"},
+      {"--analyze", "t.json", "--profile", "dgx_h100"},
+      {"--analyze", "t.json", "--model", "m.json"}};
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), {ZENFLOW_CALIBRATE, "fit"});
+    const Outcome outcome = run_program(arguments, {.folder = folder_.path()});
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, ContainsRegex("requires|excludes"));
+  }
 }
 
 }  // namespace

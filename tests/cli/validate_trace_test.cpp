@@ -112,9 +112,9 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   folder_.write("two.log", "  train_micro_batch_size_per_gpu ............... 7\n" +
                                file_content(folder_ / "train.log"));
   const Outcome other = validate({"--trace", "two.log", "--schedule", "live-gpu-only"});
-  EXPECT_THAT(other.err, HasSubstr("two.log: recorded with 7 sequences of a micro-batch (settings "
-                                   "that the log prints), where the job has "));
-  EXPECT_THAT(log.err, Not(HasSubstr("recorded with")));
+  EXPECT_THAT(other.err, HasSubstr("two.log: sequences of a micro-batch: 7 in the recording "
+                                   "(settings that the log prints), "));
+  EXPECT_THAT(log.err, Not(HasSubstr("in the recording")));
   // However far off the step may be: what is not known is not within a tolerance, unless it is not
   // asked for.
   const Arguments loose = {"--trace", "train.log", "--schedule", "live-gpu-only",     "--tolerance",
@@ -130,6 +130,19 @@ TEST_F(ValidateTraces, OfAnotherProgramTellWhatTheyTell) {
   EXPECT_EQ(document["results"][0]["first_to_look_at"], "timers_ms.step") << log.out;
   EXPECT_THAT(document["summary"]["not_told"],
               AllOf(Contains("gpu_compute_ms"), Contains("d2h_bytes_per_step")));
+}
+
+TEST_F(ValidateTraces, RefusesWhatItWouldPassOver) {
+  const Arguments trace = {"--trace", "a.json", "--schedule", "live-gpu-only"};
+  const Arguments live = {"--live"};
+  for (const Arguments& wrong :
+       {trace + Arguments{"--rounds", "2"}, trace + Arguments{"--predict", "gpu-only"},
+        trace + Arguments{"--machine", "mine"}, live + Arguments{"--first-step", "2"},
+        live + Arguments{"--rules", "r.yaml"}, live + Arguments{"--name", "ours"}}) {
+    const Outcome outcome = validate(wrong);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr("requires --"));
+  }
 }
 
 TEST_F(ValidateTraces, OverlaysHaveAProcessForEachSetting) {

@@ -37,11 +37,21 @@ std::string refusal(const RecordedRun& run, const OffloadSetup& point) {
 constexpr OffloadSetup kZenFlow{OffloadSchedule::kZenFlow, 0.1, 4, true};
 
 TEST(RecordedSetting, IsAcceptedIfItAgrees) {
-  const Timeline says_nothing;
+  Timeline says_nothing;
+  says_nothing.tracks = {{"compute", TrackKind::kGpuKernels}};
   EXPECT_NO_THROW(check_recorded_setting("run.json", says_nothing, kZenFlow, job()));
   Timeline timeline;
   write_recorded_run(timeline, run_of(job()));
   EXPECT_NO_THROW(check_recorded_setting("run.json", timeline, kZenFlow, job()));
+}
+
+// A profiler's trace has streams.
+TEST(RecordedSetting, IsNotOfAnotherProgramsTrace) {
+  Timeline timeline;
+  timeline.tracks = {{"stream 7", TrackKind::kGpuKernels}};
+  const auto refused = zenflow::testing::error_of(
+      [&] { check_recorded_setting("run.json", timeline, kZenFlow, job()); });
+  EXPECT_THAT(refused.second, HasSubstr("run.json: no track \"compute\""));
 }
 
 TEST(RecordedSetting, NamesEachDifference) {

@@ -12,6 +12,7 @@
 namespace zenflow::sim {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -106,15 +107,18 @@ TEST(TracedJob, SaysWhatAJobHasThatIsNotOfIt) {
   options.training = {.micro_batch_size_per_gpu = 2, .sequence_length = 512};
   const Job job = testing::make_small_job(testing::round_node(4), testing::small_gpt2(), options);
   const auto said = [&] { return differences(traced_job({&trace}), job); };
-  EXPECT_THAT(said(), ElementsAre("recorded with 16 GPUs (the profiler's world_size), where the "
-                                  "job has 4",
-                                  "recorded with 3 sequences of a micro-batch (shapes of its "
-                                  "attention), where the job has 2"));
+  EXPECT_THAT(said(),
+              ElementsAre("GPUs: 16 in the recording (the profiler's world_size), 4 in the job",
+                          "sequences of a micro-batch: 3 in the recording (shapes of its "
+                          "attention), 2 in the job"));
   trace.timers.emplace();
   trace.timers->printed["train_batch_size"] = 32;
-  EXPECT_THAT(said(), Contains(HasSubstr("32 sequences of a batch")));
+  EXPECT_THAT(said(), Contains(HasSubstr("sequences of a batch: 32")));
+  trace.timeline.devices = {"NVIDIA A100-SXM4-80GB"};
+  EXPECT_THAT(differences(traced_job({&trace}), testing::round_node(4)),
+              ElementsAre(AllOf(HasSubstr("\"NVIDIA A100-SXM4-80GB\""), HasSubstr("GPU is GPU"))));
   trace = import_text(document("", attention(2, 384, 0, 1)));
-  EXPECT_THAT(said(), ElementsAre(HasSubstr("384 tokens of a sequence")));
+  EXPECT_THAT(said(), ElementsAre(HasSubstr("tokens of a sequence: 384")));
   trace = import_text(document("", attention(2, 384, 0, 2) + attention(2, 500, 2, 1)));
   EXPECT_THAT(said(), IsEmpty());
 }

@@ -12,6 +12,7 @@
 #include "sim/calibrate/trace/trace_fit_text.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/foreign_fit.h"
+#include "tools/command_line.h"
 #include "tools/commands/explain_trace.h"
 #include "tools/environment.h"
 #include "tools/read_trace.h"
@@ -57,8 +58,6 @@ int run(const FitOptions& options) {
     require_fit_option(!options.traces.empty(), "TRACE..., or --analyze TRACE");
     return options.settings.empty() ? foreign_fit(options) : fit(options);
   }
-  require_fit_option(options.traces.empty() && options.scenario.empty() && options.output.empty(),
-                     "--analyze alone: it fits nothing");
   OutputStyle style = options.style;
   style.bold = use_color(ColorMode::kAuto, stdout);
   return explain_trace_command(style, options.analyze);
@@ -129,6 +128,13 @@ void add_fit(CLI::App& app, Command& chosen) {
                       "file that names phases and lanes (YAML, docs/traces.md)");
   command->add_flag("--json", options->style.json, "print one JSON document on standard output");
   command->add_flag("-q,--quiet", options->style.quiet, "no notes and no progress");
+  need(*command, command->get_option("--model"),
+       {"--micro-batch-size", "--sequence-length", "--dtype", "--gpus", "--accumulation-steps",
+        "--activation-checkpointing"});
+  exclude(*command, command->get_option("--setting"), {"--model", "--steps", "--rules"});
+  exclude(
+      *command, command->get_option("--analyze"),
+      {"TRACE", "--scenario", "--setting", "--profile", "--model", "--set", "--output", "--date"});
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 

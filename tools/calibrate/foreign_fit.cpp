@@ -77,7 +77,13 @@ Setting setting_of(const FitOptions& options, const std::vector<sim::ImportedTra
   Setting setting{options.profile ? sim::load_profile(*options.profile, profile_directories(""))
                                   : profile_of_traces(traces),
                   {}};
-  if (!options.model.empty()) setting.job = job_of_model(options, setting.hardware);
+  if (options.model.empty()) return setting;
+  setting.job = job_of_model(options, setting.hardware);
+  if (!options.style.quiet) {
+    complain(
+        "--model: ZeRO stage 2 with the optimizer on the CPU is assumed; --scenario says "
+        "otherwise\n");
+  }
   return setting;
 }
 

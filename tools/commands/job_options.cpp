@@ -21,7 +21,7 @@ std::string check_count(const std::string& text) {
 }  // namespace
 
 void add_job_options(CLI::App& command, sim::JobInputs& job) {
-  const std::string group = "Job, in place of a scenario";
+  const std::string group = kJobGroup;
   const auto add = [&](const char* name, auto& value, const char* what) {
     return command.add_option(name, value, what)->group(group);
   };

@@ -12,6 +12,9 @@ class App;
 
 namespace zenflow::tools {
 
+/// What --help has these flags under.
+inline constexpr const char* kJobGroup = "Job, in place of a scenario";
+
 void add_job_options(CLI::App& command, sim::JobInputs& job);
 
 /// The job as a scenario. Looks at this machine for `--host this`.

@@ -140,6 +140,15 @@ void add_outputs(CLI::App& app, ValidateOptions& o) {
   app.add_flag("-q,--quiet", o.quiet, "no progress and no notes");
 }
 
+/// What would be passed over in silence.
+void add_needs(CLI::App& app) {
+  need(app, app.get_option("--live"),
+       {"--predict", "--data", "--link-bandwidth", "--rounds", "--most-rounds"});
+  need(app, app.get_option("--trace"),
+       {"--setting", "--schedule", "--first-step", "--steps", "--rules"});
+  need(app, app.get_option("--write"), {"--name", "--machine", "--remark"});
+}
+
 void expect(bool given, const char* what) {
   if (!given) throw Error(ErrorKind::kInput, fmt::format("expected {}", what));
 }
@@ -156,6 +165,7 @@ void add_validate_options(CLI::App& app, ValidateOptions& options) {
   app.add_option("--profile", options.profile, "base profile in place of the scenario's");
   app.add_option("--set", options.set, "override a scenario key: PATH=VALUE (repeatable)");
   add_outputs(app, options);
+  add_needs(app);
 }
 
 void check_validate_options(const ValidateOptions& o) {

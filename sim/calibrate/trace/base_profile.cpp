@@ -7,19 +7,15 @@
 
 #include "sim/base/error.h"
 #include "sim/calibrate/trace/device_match.h"
-#include "sim/config/hardware_profile.h"
 #include "sim/config/scenario.h"
 
 namespace zenflow::sim {
-namespace {
 
-bool is_of(const HardwareProfile& profile, const std::string& device) {
+bool is_of_device(const HardwareProfile& profile, const std::string& device) {
   // What zenflow-train calls the device on which it runs without a GPU.
   if (device == "host") return profile.gpu.runs_on_host();
   return same_device(device, profile.gpu.name);
 }
-
-}  // namespace
 
 Node load_profile(const std::string& name, const std::vector<std::filesystem::path>& directories) {
   const Location nowhere{std::make_shared<const std::string>("--profile"), 0, 0};
@@ -37,7 +33,7 @@ std::vector<std::string> profiles_of_devices(
     for (const std::string& name : known) {
       const HardwareProfile profile = read_hardware_profile(load_profile(name, directories));
       const bool is_new = std::find(matches.begin(), matches.end(), name) == matches.end();
-      if (is_new && is_of(profile, device)) matches.push_back(name);
+      if (is_new && is_of_device(profile, device)) matches.push_back(name);
     }
   }
   if (!matches.empty()) return matches;

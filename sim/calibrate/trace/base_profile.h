@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/config/document.h"
+#include "sim/config/hardware_profile.h"
 
 namespace zenflow::sim {
 
@@ -13,6 +14,9 @@ namespace zenflow::sim {
 /// find_profile does.
 [[nodiscard]] Node load_profile(const std::string& name,
                                 const std::vector<std::filesystem::path>& directories);
+
+/// Whether the profile is of a device that traces name so. The host is "host".
+[[nodiscard]] bool is_of_device(const HardwareProfile& profile, const std::string& device);
 
 /// Names of profiles in `directories` of one of `devices`, as traces name them; a host device is
 /// that of profile this_host. Throws Error(kInput) "--profile: ..." listing what there is if there

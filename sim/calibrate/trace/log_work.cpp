@@ -127,16 +127,32 @@ constexpr const char* kSwapOut = "optimizer_swap_out_state";
 
 /// What an update moves between NVMe and RAM, of all ranks of a node, which share it: sub-group
 /// after sub-group, state and gradients in, state out. Source: deepspeed_stage3.cpp.
-double swap_seconds(const HardwareProfile& profile, const Job& job, NvmeAccess access) {
+std::vector<Bytes> swaps(const Job& job, NvmeAccess access) {
   const OptimizerBytes bytes = optimizer_bytes(job);
   const double state = bytes.master + bytes.states;
   const double each = access == NvmeAccess::kRead ? state + bytes.gradient : state;
   const auto ranks = static_cast<double>(job.scenario.gpus);
-  double seconds = 0;
-  for (const double parameters : adam_calls(job)) {
-    seconds += nvme_time(*profile.nvme, access, Bytes(ranks * each * parameters)).value();
-  }
-  return seconds;
+  std::vector<Bytes> all;
+  for (const double parameters : adam_calls(job)) all.emplace_back(ranks * each * parameters);
+  return all;
+}
+
+double swap_seconds(const HardwareProfile& profile, const Job& job, NvmeAccess access) {
+  Seconds sum{};
+  for (const Bytes bytes : swaps(job, access)) sum += nvme_time(*profile.nvme, access, bytes);
+  return sum.value();
+}
+
+/// With pipeline_write: writes take no longer than the update that hides them.
+std::string hidden_writes(const Job& job, const TimerSeries* update) {
+  std::string text = fmt::format(
+      "timer \"{}\" not used: with pipeline_write it is the wait for the last writes alone",
+      kSwapOut);
+  if (update == nullptr || update->mean() <= 0) return text;
+  Bytes bytes{};
+  for (const Bytes one : swaps(job, NvmeAccess::kWrite)) bytes += one;
+  return text + fmt::format("; NVMe writes at least {:.2g} GB/s, what passes in an update",
+                            1e-9 * bytes.value() / (kMilli * update->mean()));
 }
 
 /// The update's time without the swaps, of each step.
@@ -173,20 +189,22 @@ void add_swaps(const TimerLog& log, const Job& job, TraceWork& work) {
                       }));
   };
   add(*in, NvmeAccess::kRead, "nvme.read");
-  add(*out, NvmeAccess::kWrite, "nvme.write");
+  if (!job.deepspeed.pipeline_write) {
+    add(*out, NvmeAccess::kWrite, "nvme.write");
+  } else {
+    work.notes.push_back(hidden_writes(job, update));
+  }
   if (update == nullptr) return;
   const TimerSeries rest = without_swaps(*update, *in, *out);
   add_cpu_update(rest, job, "timer \"optimizer_step\" without swaps", work);
   work.notes.emplace_back(
       "timer \"optimizer_step\" without the swap timers is taken for CPU Adam alone: what else it "
       "holds lowers the rate");
-  const double waited = in->mean() + out->mean();
-  const bool hides = job.deepspeed.pipeline_read || job.deepspeed.pipeline_write;
-  if (hides && waited > 0) {
+  if (job.deepspeed.pipeline_read && in->mean() > 0) {
     work.notes.push_back(fmt::format(
-        "the swap timers are what the update waited for: with pipeline_read and pipeline_write up "
-        "to {:.0f} % more may have passed unseen behind CPU Adam, and NVMe be slower by as much",
-        100 * std::max(0.0, rest.mean()) / waited));
+        "timer \"{}\" is what the update waited for: with pipeline_read up to {:.0f} % more may "
+        "have passed unseen behind CPU Adam, and NVMe read slower by as much",
+        kSwapIn, 100 * std::max(0.0, rest.mean()) / in->mean()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/error.h"
 #include "sim/calibrate/live_setting.h"
 #include "sim/calibrate/rank_collectives.h"
 #include "sim/trace/recorded_run.h"
@@ -39,6 +40,13 @@ RecordedFit fit_recordings(const LiveJobs& jobs, const std::vector<std::string>&
   }
   const Scenario& scenario = of_trace.front().scenario;
   RecordedFit found{fit_live(recordings), {}, scenario.name};
+  const bool is_fitted =
+      std::any_of(found.fit.numbers.begin(), found.fit.numbers.end(),
+                  [](const FittedNumber& one) { return one.fitted && !one.adjusted; });
+  if (!is_fitted) {
+    throw Error(ErrorKind::kInput,
+                "nothing to fit to: the recordings determine no constant; they may be too short");
+  }
   add_unidentified(scenario.hardware, found.fit.numbers);
   if (const auto jitter = rank_jitter(recordings)) {
     found.jitter = {.path = "ranks.jitter", .value = *jitter, .unit = "", .adjusted = true};

@@ -289,11 +289,32 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
 
 namespace {
 
-void remark_another_job(const FitTrace& one, TraceBaseline& baseline) {
-  if (one.job == nullptr || is_simulated(one.trace->timeline)) return;
-  for (const std::string& text : differences(traced_job({one.trace}), *one.job)) {
+void remark_another_job(const FitTrace& one, const HardwareProfile& base, TraceBaseline& baseline) {
+  if (is_simulated(one.trace->timeline)) return;
+  const TracedJob traced = traced_job({one.trace});
+  std::vector<std::string> found = differences(traced, base);
+  if (one.job != nullptr) {
+    for (std::string& text : differences(traced, *one.job)) found.push_back(std::move(text));
+  }
+  for (const std::string& text : found) {
     baseline.remarks.push_back(text + ": what is fitted to it may be wrong");
   }
+}
+
+/// A card's peak is no estimate: what is faster was counted wrongly.
+void remark_raised_peaks(const HardwareProfile& base, TraceFit& fit) {
+  double times = 1;
+  for (const auto& [dtype, peak] : fit.profile.gpu.peak) {
+    times = std::max(times, peak / base.gpu.peak.at(dtype));
+  }
+  constexpr double kNoise = 1.02;
+  if (times <= kNoise) return;
+  const std::string text = fmt::format(
+      "products are {:.3g} times as fast as the base profile's peak, which is raised: precision, "
+      "batch, model or GPU may not be those of what was recorded",
+      times);
+  fit.baselines.front().remarks.push_back(text);
+  fit.remarks.push_back(fmt::format("{}: {}", fit.baselines.front().name, text));
 }
 
 /// A rank's optimizer that is no faster than one thread streams is one thread, or several on a
@@ -347,7 +368,7 @@ TraceFit fit_traces(const TraceFitInput& input) {
   for (const FitTrace& one : input.traces) {
     fit.baselines.push_back(trace_baseline(one, input.rules));
     fit.baselines.back().remarks = import_remarks(one.name, *one.trace);
-    remark_another_job(one, fit.baselines.back());
+    remark_another_job(one, input.base, fit.baselines.back());
     works.push_back(work_of(one, input, fit.baselines.back().launch));
   }
   std::vector<bool> tells;
@@ -384,6 +405,7 @@ TraceFit fit_traces(const TraceFitInput& input) {
   NumberList numbers(input.base, constants, found);
   fit.profile = numbers.profile();
   fit.numbers = numbers.take();
+  remark_raised_peaks(input.base, fit);
   remark_one_thread(input, fit);
   return fit;
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "sim/calibrate/trace/base_profile.h"
 #include "sim/trace/import/operation_shapes.h"
 #include "sim/trace/launches.h"
 
@@ -189,6 +190,16 @@ TracedJob traced_job(const std::vector<const ImportedTrace*>& traces) {
   return job;
 }
 
+std::vector<std::string> differences(const TracedJob& traced, const HardwareProfile& profile) {
+  std::vector<std::string> found;
+  for (const std::string& device : traced.devices) {
+    if (is_of_device(profile, device)) continue;
+    found.push_back(
+        fmt::format("recorded on \"{}\", where the profile's GPU is {}", device, profile.gpu.name));
+  }
+  return found;
+}
+
 std::vector<std::string> differences(const TracedJob& traced, const Job& job) {
   struct Number {
     const std::optional<StatedNumber>& recorded;
@@ -211,8 +222,8 @@ std::vector<std::string> differences(const TracedJob& traced, const Job& job) {
   std::vector<std::string> found;
   for (const Number& one : numbers) {
     if (!one.recorded || one.recorded->value == one.of_job) continue;
-    found.push_back(fmt::format("recorded with {} {} ({}), where the job has {}",
-                                one.recorded->value, one.what, one.recorded->from, one.of_job));
+    found.push_back(fmt::format("{}: {} in the recording ({}), {} in the job", one.what,
+                                one.recorded->value, one.recorded->from, one.of_job));
   }
   return found;
 }

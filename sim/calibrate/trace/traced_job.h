@@ -37,6 +37,9 @@ struct TracedJob {
 /// attention, or what a log prints.
 [[nodiscard]] TracedJob traced_job(const std::vector<const ImportedTrace*>& traces);
 
+/// Each of its GPUs that is none of the profile: a sentence.
+[[nodiscard]] std::vector<std::string> differences(const TracedJob& traced,
+                                                   const HardwareProfile& profile);
 /// What the traces say of ranks, batch and length that `job` does not have: a sentence each.
 [[nodiscard]] std::vector<std::string> differences(const TracedJob& traced, const Job& job);
 
