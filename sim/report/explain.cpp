@@ -60,7 +60,10 @@ std::vector<PathShare> binding_path(const FullRun& run) {
                     run.execution.spans[run.program.windows[run.measured_begin].marker].start);
   std::map<std::string, double> by_name;
   for (const ChainLink& link : chain) {
-    by_name[path_name(run.program, link.task)] += static_cast<double>(link.time.count);
+    const auto time = static_cast<double>(link.time.count);
+    const double slowed = std::min(time, slowed_by_update(run.program, run.execution, link.task));
+    by_name[path_name(run.program, link.task)] += time - slowed;
+    if (slowed > 0) by_name[std::string(simulated_name(LaneKind::kCpuUpdate))] += slowed;
   }
   double steps = 0;
   for (std::size_t i = run.measured_begin; i < last; ++i) steps += run.program.shapes[i].steps;

@@ -117,13 +117,8 @@ void add_compute(const Program& program, const Execution& execution, const WaitC
     const Span& span = execution.spans[id];
     if (span.start > busy_until) chain.attribute(id, busy_until, weight, metrics.stall);
     if (id == end) break;
-    // What a task takes beyond its duration it waits for the threads that feed it; unless these
-    // are the device.
-    const auto lasted = static_cast<double>((span.end - span.start).count);
-    const double isolated =
-        program.compute_keeps_its_time ? static_cast<double>(tasks[id].duration.count) : lasted;
-    const double slowed = lasted - isolated;
-    metrics.compute += weight * isolated;
+    const double slowed = slowed_by_update(program, execution, id);
+    metrics.compute += weight * (static_cast<double>((span.end - span.start).count) - slowed);
     metrics.stall[static_cast<std::size_t>(WaitCause::kCpuUpdate)] += weight * slowed;
     busy_until = span.end;
   }
@@ -283,6 +278,15 @@ double mean_step_time(const Program& program, const Execution& execution, std::s
     time += weight * static_cast<double>(lasts.count);
   }
   return time;
+}
+
+double slowed_by_update(const Program& program, const Execution& execution, TaskId task) {
+  const Task& one = program.graph.tasks()[task];
+  if (!program.compute_keeps_its_time || program.lanes[one.lane].kind != LaneKind::kCompute) {
+    return 0;
+  }
+  const Span& span = execution.spans[task];
+  return static_cast<double>((span.end - span.start).count - one.duration.count);
 }
 
 std::vector<WindowMetrics> window_metrics(const Program& program, const Execution& execution) {

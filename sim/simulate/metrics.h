@@ -61,6 +61,11 @@ struct WindowMetrics {
 [[nodiscard]] double mean_step_time(const Program& program, const Execution& execution,
                                     std::size_t step);
 
+/// What a task of a compute lane takes beyond its duration, in picoseconds: it waits for the threads
+/// that feed it, which share cores with an update; unless these are the device. 0 for other tasks.
+[[nodiscard]] double slowed_by_update(const Program& program, const Execution& execution,
+                                      TaskId task);
+
 /// A gap on a compute lane, and the cause that accounts for most of it.
 struct TaskWait {
   TaskId task;  ///< the task that waited
