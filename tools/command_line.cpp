@@ -1,6 +1,7 @@
 #include "tools/command_line.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -101,6 +102,19 @@ CLI::Validator number_between(double low, double high) {
     return fmt::format("expected a number from {} to {}, found \"{}\"", low, high, text);
   };
   return {check, "NUMBER in [" + range + "]", "number_between"};
+}
+
+CLI::Validator a_count() {
+  static constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  return CLI::Validator(
+      [](const std::string& text) {
+        std::int64_t value = 0;
+        if (CLI::detail::lexical_cast(text, value) && value >= 1 && value <= kMost) {
+          return std::string();
+        }
+        return fmt::format("expected a whole number from 1 to {}, found \"{}\"", kMost, text);
+      },
+      "INT in [1 - 16777216]");
 }
 
 std::string check_choice(const std::vector<std::string>& choices, const std::string& value) {

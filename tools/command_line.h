@@ -26,6 +26,9 @@ void exclude(CLI::App& app, CLI::Option* other, std::initializer_list<const char
 /// A check of a flag's value. CLI::Range lets "nan" through, which is neither below nor above.
 [[nodiscard]] CLI::Validator number_between(double low, double high);
 
+/// A check of a number of things: whole, at least one, and no more than anybody has.
+[[nodiscard]] CLI::Validator a_count();
+
 /// " (did you mean ...?)" and the like for a value that must be one of `choices`; "" if it is.
 [[nodiscard]] std::string check_choice(const std::vector<std::string>& choices,
                                        const std::string& value);

@@ -259,11 +259,12 @@ class OutputFolder {
 
 /// It is part of a shell's command as it stands, so nothing of it is quoted.
 void check_train_command(const std::string& text) {
-  if (printable_name(text) == text) return;
-  throw Error(ErrorKind::kInput,
-              fmt::format("--train-command: expected one line without control characters, found "
-                          "\"{}\"",
-                          printable_name(text)));
+  if (printable_name(text) == text && text.find_first_not_of(' ') != text.npos) return;
+  throw Error(
+      ErrorKind::kInput,
+      fmt::format("--train-command: expected a line of words without control characters, found "
+                  "\"{}\"",
+                  printable_name(text)));
 }
 
 /// As --vary and --search-space take them.

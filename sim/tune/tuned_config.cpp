@@ -82,6 +82,7 @@ class Editor {
     if (config.reduce_bucket_size != bucket) {
       set("zero_optimization.reduce_bucket_size", std::to_string(bucket));
     }
+    if (setting_.stage() == 0) return;  // nothing reads the next one
     // The default of overlap_comm follows the stage, which may be another now.
     const bool overlap = setting_.flag(Knob::kOverlapComm);
     if (config.overlap_comm.value_or(setting_.stage() == 3) != overlap) {

@@ -336,6 +336,7 @@ TEST_F(Tune, RefusesWhatItDoesNotKnow) {
   expect_refused({kScenario, "--vary", "stage=2,9"}, 2, HasSubstr("from 0 to 3"));
   expect_refused({kScenario, "--objective", "speed"}, 2, HasSubstr("expected step_time"));
   expect_refused({kScenario, "--objective", "cost_per_token"}, 2, HasSubstr("--price"));
+  expect_refused({kScenario, "--train-command", ""}, 2, HasSubstr("expected a line of words"));
   expect_refused({kScenario, "--price", "2"}, 2, HasSubstr("--objective cost_per_token alone"));
   expect_refused({kScenario, "--schedule", "zenflwo"}, 2, HasSubstr("did you mean \"zenflow\"?"));
   expect_refused({kScenario, "--max-deferred-share", "0.5"}, 2, HasSubstr("--importance"));

@@ -143,6 +143,8 @@ TEST_F(ValidateTraces, RefusesWhatItWouldPassOver) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.err, HasSubstr("requires --"));
   }
+  EXPECT_THAT(validate(live + Arguments{"--rounds", "3", "--most-rounds", "2"}).err,
+              HasSubstr("--rounds of at most --most-rounds"));
 }
 
 TEST_F(ValidateTraces, OverlaysHaveAProcessForEachSetting) {

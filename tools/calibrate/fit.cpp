@@ -94,21 +94,21 @@ void add_fit(CLI::App& app, Command& chosen) {
   command
       ->add_option("--micro-batch-size", options->training.micro_batch_size_per_gpu,
                    "with --model: sequences in a micro-batch")
-      ->check(CLI::PositiveNumber);
+      ->check(a_count());
   command
       ->add_option("--sequence-length", options->training.sequence_length,
                    "with --model: tokens in a sequence")
-      ->check(CLI::PositiveNumber);
+      ->check(a_count());
   command->add_option("--dtype", options->dtype, "with --model: type of weights and gradients")
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
       ->capture_default_str();
   command->add_option("--gpus", options->gpus, "with --model: GPUs that share the model")
-      ->check(CLI::PositiveNumber)
+      ->check(a_count())
       ->capture_default_str();
   command
       ->add_option("--accumulation-steps", options->accumulation,
                    "with --model: micro steps in a step")
-      ->check(CLI::PositiveNumber)
+      ->check(a_count())
       ->capture_default_str();
   command->add_flag("--activation-checkpointing", options->training.activation_checkpointing,
                     "with --model: backward runs the forward of every block again");

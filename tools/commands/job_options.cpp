@@ -1,24 +1,13 @@
 #include "tools/commands/job_options.h"
 
-#include <cstdint>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tools/command_line.h"
 #include "tools/environment.h"
 #include "tools/this_machine.h"
 
 namespace zenflow::tools {
-namespace {
-
-std::string check_count(const std::string& text) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  std::int64_t value = 0;
-  if (CLI::detail::lexical_cast(text, value) && value >= 1 && value <= kMost) return "";
-  return fmt::format("expected a whole number from 1 to {}, found \"{}\"", kMost, text);
-}
-
-}  // namespace
 
 void add_job_options(CLI::App& command, sim::JobInputs& job) {
   const std::string group = kJobGroup;
@@ -26,7 +15,7 @@ void add_job_options(CLI::App& command, sim::JobInputs& job) {
     return command.add_option(name, value, what)->group(group);
   };
   const auto add_count = [&](const char* name, auto& value, const char* what) {
-    add(name, value, what)->check(check_count, "INT in [1 - 16777216]");
+    add(name, value, what)->check(a_count());
   };
   add("--ds", job.file,
       "the job's own file: a DeepSpeed configuration, an accelerate configuration, "

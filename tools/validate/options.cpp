@@ -190,6 +190,7 @@ void check_validate_options(const ValidateOptions& o) {
   expect(!o.scenario.empty(), "SCENARIO: model, training settings, base profile");
   expect(o.live || o.device == "cpu", "--live with --device: it says what trains here");
   if (o.live) {
+    expect(o.rounds <= o.most_rounds, "--rounds of at most --most-rounds");
     expect(o.device == "cpu" || o.link_bandwidth.empty(),
            "--device cpu with --link-bandwidth: a GPU's link is as fast as it is");
     expect(o.settings.empty() && o.schedules.empty(),
