@@ -56,6 +56,22 @@ TEST(TraceRules, AssignPhasesOfPyTorchTraining) {
   EXPECT_EQ(phase_of(trace, "other_thread"), "unassigned");
 }
 
+// What was captured is not known, backward maybe; a compiled model's forward is one.
+TEST(TraceRules, AGraphIsForwardOnlyWhereSomethingSaysSo) {
+  const auto phase_with = [](const std::string& operation) {
+    return phase_of(import_text(trace_of(
+                        event("user_annotation", "ProfilerStep#1", "100", "100", "0", "1000"),
+                        event(operation.find('#') == operation.npos ? "cpu_op" : "user_annotation",
+                              operation, "100", "100", "5", "50"),
+                        launch("cudaGraphLaunch", "10", "5", 1), kernel("gemm", "20", "50", 1))),
+                    "gemm");
+  };
+  EXPECT_EQ(phase_with("aten::zero_"), "unassigned");
+  EXPECT_EQ(phase_with("Torch-Compiled Region: 0/0"), "forward");
+  EXPECT_EQ(phase_with("CompiledFunctionBackward"), "backward");
+  EXPECT_EQ(phase_with("## forward ##"), "forward");
+}
+
 // As libraries of recommenders and benchmarks write them.
 TEST(TraceRules, NamesOfPassesMayBeDecorated) {
   const auto phase_in = [](const std::string& range) {

@@ -254,7 +254,14 @@ class PhaseAssigner {
     if (names_context && !sets_[context_[launch]][number]) return false;
     const std::uint32_t thread = timeline_.spans[launch].track;
     if (!rule.thread.empty() && !thread_rules_[thread][number]) return false;
-    return !rule.main_thread || is_main_[thread];
+    if (!rule.main_thread) return true;
+    // A CUDA graph holds what was captured, backward and the optimizer's work maybe: that nothing
+    // else is around its launch says nothing of it.
+    return is_main_[thread] && !is_graph(timeline_.spans[launch]);
+  }
+
+  [[nodiscard]] bool is_graph(const TimelineSpan& launch) const {
+    return timeline_.name_of(launch).find("GraphLaunch") != std::string::npos;
   }
 
   Timeline& timeline_;

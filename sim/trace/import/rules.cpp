@@ -127,6 +127,8 @@ TraceRules default_rules() {
       {.phase = SpanPhase::kBackward,
        .operation = "[A-Za-z_:<>]*Backward[0-9]*|(struct )?torch::autograd::AccumulateGrad"},
       {.phase = SpanPhase::kBackward, .thread = "pt_autograd_[0-9]+"},
+      // A compiled model's forward may be a CUDA graph.
+      {.phase = SpanPhase::kForward, .operation = "CompiledFunction|Torch-Compiled Region.*"},
       {.phase = SpanPhase::kForward, .main_thread = true},
   };
   rules.lanes = {

@@ -21,7 +21,7 @@ struct PhaseRule {
   std::string operation{};  ///< of a host operation in which it was launched ("aten::mm")
   std::string thread{};     ///< of the thread that launched it
   std::optional<std::int64_t> stream{};
-  /// On a thread with steps or optimizer annotations, outside everything else.
+  /// On a thread with steps or optimizer annotations, outside everything else, and no CUDA graph.
   bool main_thread = false;
 };
 
