@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "sim/base/error.h"
+#include "sim/calibrate/live_setting.h"
 
 namespace zenflow::sim {
 namespace {
@@ -20,6 +21,7 @@ class Reader {
       : timeline_(timeline), steps_(steps), count_(static_cast<double>(steps.end - steps.first)) {}
 
   StepFigures take() {
+    require_compute_track(timeline_.name, timeline_);
     for (const Track& track : timeline_.tracks) lanes_.push_back(lane_of_track(track.name));
     for (const Metric metric :
          {Metric::kForward, Metric::kBackward, Metric::kPacking, Metric::kGpuUpdate,

@@ -31,23 +31,26 @@ class Differences {
 
 }  // namespace
 
+void require_compute_track(const std::string& name, const Timeline& timeline) {
+  const bool is_there = std::any_of(
+      timeline.tracks.begin(), timeline.tracks.end(),
+      [](const Track& track) { return lane_of_track(track.name) == LaneKind::kCompute; });
+  if (is_there) return;
+  throw Error(ErrorKind::kInput,
+              fmt::format("{}: no track \"compute\": a --setting is of a recording of "
+                          "zenflow-train --trace; for other programs' leave it out "
+                          "(zenflow-validate: --schedule in its place)",
+                          name));
+}
+
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
                             const OffloadSetup& point, const Job& job) {
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorKind::kInput, fmt::format("{}: {}", name, what));
   };
   const auto run = recorded_run(timeline);
-  if (!run) {
-    const bool has_compute = std::any_of(
-        timeline.tracks.begin(), timeline.tracks.end(),
-        [](const Track& track) { return lane_of_track(track.name) == LaneKind::kCompute; });
-    if (!has_compute) {
-      fail(
-          "no track \"compute\": a --setting is of a recording of zenflow-train --trace; for "
-          "other programs' leave it out (zenflow-validate: --schedule in its place)");
-    }
-    return;
-  }
+  require_compute_track(name, timeline);
+  if (!run) return;
   if (run->topk_range) {
     fail("its topk ratio changed while it ran (--topk-range): record one that stays");
   }

@@ -18,4 +18,7 @@ namespace zenflow::sim {
 void check_recorded_setting(const std::string& name, const Timeline& timeline,
                             const OffloadSetup& point, const Job& job);
 
+/// Throws Error(kInput) unless the timeline has the track on which our runtime's device computes.
+void require_compute_track(const std::string& name, const Timeline& timeline);
+
 }  // namespace zenflow::sim

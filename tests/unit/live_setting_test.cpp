@@ -28,6 +28,7 @@ RecordedRun run_of(const Job& job) {
 /// "" if the recording may be fitted as `point`.
 std::string refusal(const RecordedRun& run, const OffloadSetup& point) {
   Timeline timeline;
+  timeline.tracks = {{"compute", TrackKind::kGpuKernels}};
   write_recorded_run(timeline, run);
   return zenflow::testing::error_of(
              [&] { check_recorded_setting("run.json", timeline, point, job()); })
@@ -41,6 +42,7 @@ TEST(RecordedSetting, IsAcceptedIfItAgrees) {
   says_nothing.tracks = {{"compute", TrackKind::kGpuKernels}};
   EXPECT_NO_THROW(check_recorded_setting("run.json", says_nothing, kZenFlow, job()));
   Timeline timeline;
+  timeline.tracks = {{"compute", TrackKind::kGpuKernels}};
   write_recorded_run(timeline, run_of(job()));
   EXPECT_NO_THROW(check_recorded_setting("run.json", timeline, kZenFlow, job()));
 }
@@ -94,6 +96,7 @@ TEST(RecordedSetting, OfZeroOffloadHasNoK) {
   run.topk_ratio = 0.7;
   EXPECT_NO_THROW({
     Timeline timeline;
+    timeline.tracks = {{"compute", TrackKind::kGpuKernels}};
     write_recorded_run(timeline, run);
     check_recorded_setting("run.json", timeline, {OffloadSchedule::kZeroOffload, 0, 1, true},
                            job());
