@@ -25,11 +25,12 @@ struct NamedStorage {
 /// What `training.lora.base` may say, and quantization_config.quant_method.
 constexpr auto kStorages = std::to_array<NamedStorage>({{"bf16", BaseStorage::kTrainingType},
                                                         {"nf4", BaseStorage::kNf4},
+                                                        {"nf4-single", BaseStorage::kNf4Single},
                                                         {"int8", BaseStorage::kInt8},
                                                         {"fp8", BaseStorage::kFp8},
                                                         {"mxfp4", BaseStorage::kMxfp4},
-                                                        {"gptq", BaseStorage::kGptq4},
-                                                        {"awq", BaseStorage::kGptq4}});
+                                                        {"gptq", BaseStorage::kGptq},
+                                                        {"awq", BaseStorage::kGptq}});
 
 std::vector<std::string> names_of(const ValueReader& value) {
   std::vector<std::string> names;
@@ -250,11 +251,16 @@ void read_freeze(const ValueReader& value, ModelSpec& model) {
   }
 }
 
+bool is_set(const Node& map, std::string_view key) {
+  const Node* value = map.find(key);
+  return value != nullptr && (value->scalar == "true" || value->scalar == "True");
+}
+
 BaseStorage storage_of(const Node& quantization, const std::string& method) {
   if (method == "bitsandbytes") {
-    const Node* eight = quantization.find("load_in_8bit");
-    const bool wide = eight != nullptr && (eight->scalar == "true" || eight->scalar == "True");
-    return wide ? BaseStorage::kInt8 : BaseStorage::kNf4;
+    if (is_set(quantization, "load_in_8bit")) return BaseStorage::kInt8;
+    return is_set(quantization, "bnb_4bit_use_double_quant") ? BaseStorage::kNf4
+                                                             : BaseStorage::kNf4Single;
   }
   const auto* known =
       std::find_if(kStorages.begin(), kStorages.end(),
@@ -264,6 +270,22 @@ BaseStorage storage_of(const Node& quantization, const std::string& method) {
             fmt::format("how many bytes weights quantised by {} take is not known", method));
   }
   return known->storage;
+}
+
+/// Of GPTQ and AWQ, whose bits and groups the checkpoint says; 0 of others.
+double grouped_bytes_of(const Node& quantization, BaseStorage storage) {
+  if (storage != BaseStorage::kGptq) return 0;
+  const auto number = [&](const char* key, std::int64_t otherwise, std::int64_t least,
+                          std::int64_t most) {
+    const Node* value = quantization.find(key);
+    if (value == nullptr || value->kind == Node::Kind::kNull) return otherwise;
+    return ValueReader(*value, fmt::format("model.quantization_config.{}", key))
+        .integer(least, most);
+  };
+  constexpr std::int64_t kMost = 1 << 20;
+  const std::int64_t bits = number("bits", 4, 1, 16);
+  const std::int64_t group = number("group_size", 128, -1, kMost);
+  return grouped_bytes(bits, static_cast<double>(group > 0 ? group : kMost));  // -1: a column
 }
 
 /// What a quantised checkpoint has in 16 bits all the same. Source: transformers 5.23,
@@ -324,16 +346,20 @@ void read_adapters(MapReader& root, MapReader& training, const Node& config, Mod
     }
     check_targets(map, peft.has_value(), model, lora);
     add_lora(model, lora);
+    double bytes = 0;
     if (!base && !model.quantization.empty()) {
-      base = storage_of(*config.find("quantization_config"), model.quantization);
+      const Node& quantization = *config.find("quantization_config");
+      base = storage_of(quantization, model.quantization);
+      bytes = grouped_bytes_of(quantization, *base);
     }
     if (base && *base != BaseStorage::kTrainingType) {
       const std::vector<std::string> kept = kept_modules(config);
-      quantise_base(model, *base, [&kept](std::string_view module) {
+      const auto is_kept = [&kept](std::string_view module) {
         return std::any_of(kept.begin(), kept.end(), [module](const std::string& name) {
           return module.starts_with(name) || module.ends_with(name);
         });
-      });
+      };
+      quantise_base(model, *base, is_kept, bytes);
     }
   }
   if (frozen || peft || own) drop_what_is_not_trained(model);

@@ -220,6 +220,10 @@ LayerTime linear_time(const GpuProfile& gpu, const TrainingSettings& training, d
     time.backward += product_time(gpu, training.dtype, works.weight);
     time.backward_kernels += 1;
   }
+  if (product.no_grad) {
+    time.backward = Seconds(0);
+    time.backward_kernels = 0;
+  }
   if (product.stored_bytes > 0) {
     const Seconds dequantised = stream_time(gpu, dequantising_traffic(product, training.dtype));
     time.forward += dequantised;
@@ -353,8 +357,9 @@ LayerTime layer_time(const GpuProfile& gpu, const Layer& layer, const TrainingSe
     const std::int64_t sequences = training.micro_batch_size_per_gpu;
     const std::int64_t length = length_of(layer, training);
     time.forward += attention_forward_time(gpu, attention, training.dtype, sequences, length);
-    time.backward += attention_backward_time(gpu, attention, training.dtype, sequences, length);
     time.forward_kernels += 1;
+    if (attention.no_grad) continue;
+    time.backward += attention_backward_time(gpu, attention, training.dtype, sequences, length);
     time.backward_kernels += 1;
   }
   if (!layer.runs_backward) {
@@ -376,10 +381,12 @@ LayerPasses layer_work(const GpuProfile& gpu, const Layer& layer, const Training
   for (const Linear& product : layer.products) {
     const ProductWorks works = product_works(gpu, training, held, product, layer_tokens);
     work.forward.products.push_back(works.forward);
-    work.backward.products.push_back(works.input);
-    if (product.trained) work.backward.products.push_back(works.weight);
     work.forward.kernels += 1;
-    work.backward.kernels += product.trained ? 2 : 1;
+    if (!product.no_grad) {
+      work.backward.products.push_back(works.input);
+      if (product.trained) work.backward.products.push_back(works.weight);
+      work.backward.kernels += product.trained ? 2 : 1;
+    }
     if (product.stored_bytes > 0) {
       const Bytes traffic = dequantising_traffic(product, training.dtype);
       work.forward.chains += traffic;
@@ -393,9 +400,10 @@ LayerPasses layer_work(const GpuProfile& gpu, const Layer& layer, const Training
   for (const Attention& attention : layer.attention) {
     work.forward.attention.push_back(
         attention_work(attention, training.dtype, sequences, length, 1, 1));
+    work.forward.kernels += 1;
+    if (attention.no_grad) continue;
     work.backward.attention.push_back(attention_work(attention, training.dtype, sequences, length,
                                                      kAttentionBackward, kAttentionBackwardPasses));
-    work.forward.kernels += 1;
     work.backward.kernels += 1;
   }
   if (!layer.runs_backward) work.backward = {};
@@ -431,18 +439,23 @@ ModelTime model_time(const GpuProfile& gpu, const ModelSpec& model,
 Flops model_flops(const ModelSpec& model, const TrainingSettings& training) {
   double products = 0;
   double attention = 0;
-  double frozen = 0;  // products without a gradient of their weight
+  double frozen = 0;        // products without a gradient of their weight
+  double forward_only = 0;  // FLOPs
   const auto add = [&](const Layer& layer, double count) {
     const double tokens = count * tokens_of(layer, training);
     for (const Linear& product : layer.products) {
-      (product.trained ? products : frozen) += tokens * product.active();
+      if (product.no_grad) {
+        forward_only += 2 * tokens * product.active();
+      } else {
+        (product.trained ? products : frozen) += tokens * product.active();
+      }
     }
     for (const Attention& one : layer.attention) {
       // All pairs, as PaLM counts them, though causal attention needs half of them.
       const double length = as_double(length_of(layer, training));
       double keys = one.key_tokens > 0 ? as_double(one.key_tokens) : length;
       if (one.window > 0) keys = std::min(keys, as_double(one.window));
-      attention +=
+      (one.no_grad ? forward_only : attention) +=
           one.linear
               ? count * attention_flops(one, as_double(training.micro_batch_size_per_gpu), length)
                             .value()
@@ -454,7 +467,7 @@ Flops model_flops(const ModelSpec& model, const TrainingSettings& training) {
   for (std::size_t i = 0; i < counts.size(); ++i) add(model.kinds[i], as_double(counts[i]));
   add(model.embedding, 1);
   add(model.head, 1);
-  return Flops(3.0 * (2.0 * products + attention) + 2.0 * (2.0 * frozen));
+  return Flops(3.0 * (2.0 * products + attention) + 2.0 * (2.0 * frozen) + forward_only);
 }
 
 }  // namespace zenflow::sim

@@ -46,17 +46,21 @@ std::string number_text(TrainingReader& from, const char* key, const char* other
   return number > 0 ? value->node().scalar : "";
 }
 
-/// bitsandbytes, as transformers' and axolotl's keys have it.
-std::string stored_base(TrainingReader& from) {
-  if (from.flag("load_in_4bit")) return "nf4";
+/// bitsandbytes, as transformers' and axolotl's keys have it. `is_double`: whether scales are
+/// quantised, too.
+std::string stored_base(TrainingReader& from, bool is_double) {
+  if (from.flag("load_in_4bit")) return is_double ? "nf4" : "nf4-single";
   return from.flag("load_in_8bit") ? "int8" : "";
 }
 
-/// Of fewer bits than four, too: what those take is not described.
-std::string base_of_bits(TrainingReader& from, const char* key) {
+/// Of fewer bits than four, too: what those take is not described. `double_key`: true if it is
+/// missing.
+std::string base_of_bits(TrainingReader& from, const char* key, const char* double_key) {
   const auto bits = from.optional(key);
+  const bool is_double = !from.optional(double_key) || from.flag(double_key);
   if (!bits) return "";
-  return bits->integer(2, 8) <= 4 ? "nf4" : "int8";
+  if (bits->integer(2, 8) > 4) return "int8";
+  return is_double ? "nf4" : "nf4-single";
 }
 
 void refuse_without_adapter(TrainingReader& from, std::initializer_list<const char*> keys,
@@ -94,7 +98,7 @@ void read_trainer(TrainingReader& from) {
     from.lora({.rank = from.whole_number_or("lora_r", 16),
                .targets = from.targets("lora_target_modules", {"all-linear"}, "[q_proj, v_proj]"),
                .by_name = false,
-               .base = stored_base(from),
+               .base = stored_base(from, from.flag("use_bnb_nested_quant")),
                .dropout = number_text(from, "lora_dropout", "0.05"),
                .dora = from.flag("use_dora"),
                .saved = from.module_names("lora_modules_to_save"),
@@ -128,7 +132,7 @@ void read_llama_factory(TrainingReader& from) {
     from.lora({.rank = from.whole_number_or("lora_rank", 8),
                .targets = from.targets("lora_target", {"all"}, "all-linear"),
                .by_name = true,
-               .base = base_of_bits(from, "quantization_bit"),
+               .base = base_of_bits(from, "quantization_bit", "double_quantization"),
                .dropout = number_text(from, "lora_dropout"),
                .dora = from.flag("use_dora"),
                .saved = from.module_names("additional_target")},
@@ -175,7 +179,7 @@ void read_axolotl(TrainingReader& from) {
                .targets = linear ? "all-linear"
                                  : from.targets("lora_target_modules", {"all-linear"}, "[]"),
                .by_name = linear,
-               .base = stored_base(from),
+               .base = stored_base(from, true),
                .dropout = number_text(from, "lora_dropout"),
                .dora = from.flag("peft_use_dora"),
                .saved = from.module_names("lora_modules_to_save"),
@@ -263,7 +267,7 @@ void read_swift(TrainingReader& from) {
     from.lora({.rank = from.whole_number_or("lora_rank", 8),
                .targets = from.targets(targets, {"all-linear"}, "all-linear"),
                .by_name = true,
-               .base = base_of_bits(from, "quant_bits"),
+               .base = base_of_bits(from, "quant_bits", "bnb_4bit_use_double_quant"),
                .dropout = number_text(from, "lora_dropout", "0.05"),
                .dora = from.flag("use_dora"),
                .saved = from.module_names("modules_to_save"),

@@ -447,16 +447,23 @@ double stored_bytes(BaseStorage storage) {
     case BaseStorage::kNf4:
       // Scales of blocks of 64, themselves in 8 bits with one of fp32 for each 256 of them.
       return 0.5 + 1.0 / 64 + 4.0 / (64 * 256);
+    case BaseStorage::kNf4Single:
+      return 0.5 + 4.0 / 64;
     case BaseStorage::kInt8:
       return 1;
     case BaseStorage::kFp8:
       return 1 + 4.0 / (128 * 128);
     case BaseStorage::kMxfp4:
       return 0.5 + 1.0 / 32;
-    case BaseStorage::kGptq4:
-      return 0.5 + 2.5 / 128;  // groups of 128: an fp16 scale and a 4-bit zero
+    case BaseStorage::kGptq:
+      return grouped_bytes(4, 128);
   }
   return 0;
+}
+
+double grouped_bytes(std::int64_t bits, double group) {
+  const double element = static_cast<double>(bits) / 8;
+  return element + (2 + element) / group;
 }
 
 bool ModuleNames::has_whole(std::string_view module) const {
@@ -599,8 +606,8 @@ void drop_what_is_not_trained(ModelSpec& model) {
 }
 
 void quantise_base(ModelSpec& model, BaseStorage storage,
-                   const std::function<bool(std::string_view)>& kept) {
-  const double bytes = stored_bytes(storage);
+                   const std::function<bool(std::string_view)>& kept, double bytes) {
+  if (bytes == 0) bytes = stored_bytes(storage);
   const auto is_narrowed = [&](const Layer& layer, const Tensor& tensor, std::int64_t number) {
     if (tensor.trained || tensor.shape.size() < 2) return false;
     const Linear* const product = product_of(layer, tensor);

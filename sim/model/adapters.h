@@ -19,9 +19,19 @@
 namespace zenflow::sim {
 
 /// How weights of a frozen base are stored.
-enum class BaseStorage : std::uint8_t { kTrainingType, kNf4, kInt8, kFp8, kMxfp4, kGptq4 };
-/// Bytes of an element with its scales; 0 of the training type.
+enum class BaseStorage : std::uint8_t {
+  kTrainingType,
+  kNf4,        ///< with double quantization: scales are quantised, too
+  kNf4Single,  ///< without
+  kInt8,
+  kFp8,
+  kMxfp4,
+  kGptq,  ///< and AWQ
+};
+/// Bytes of an element with its scales; 0 of the training type. GPTQ: 4 bits, groups of 128.
 [[nodiscard]] double stored_bytes(BaseStorage storage);
+/// Of GPTQ and AWQ: a group of elements of `bits` has an fp16 scale and a zero of as many bits.
+[[nodiscard]] double grouped_bytes(std::int64_t bits, double group);
 
 /// Which biases are trained beside adapters.
 enum class TrainedBiases : std::uint8_t { kNone, kAll, kOfTargets };
@@ -77,8 +87,8 @@ std::int64_t freeze(ModelSpec& model, const std::function<bool(std::string_view)
 /// After freezing: what is no longer kept, and where backward ends.
 void drop_what_is_not_trained(ModelSpec& model);
 /// Stores the frozen weights of products in layers so, but those of modules for whose names `kept`
-/// is true; embeddings and the head stay as they are.
+/// is true; embeddings and the head stay as they are. `bytes`: of an element; default: as stored.
 void quantise_base(ModelSpec& model, BaseStorage storage,
-                   const std::function<bool(std::string_view)>& kept = {});
+                   const std::function<bool(std::string_view)>& kept = {}, double bytes = 0);
 
 }  // namespace zenflow::sim

@@ -42,6 +42,7 @@ struct Linear {
   /// anyway.
   std::int32_t input = -1;
   bool trained = true;      ///< false: its weight has no gradient
+  bool no_grad = false;     ///< runs under torch.no_grad: in forward alone
   double stored_bytes = 0;  ///< of an element of its weight if quantised: dequantised for each use
 
   /// Weights that a token needs to be multiplied by.
@@ -63,6 +64,7 @@ struct Attention {
   /// value_dim a head in place of the keys before.
   bool linear = false;
   std::int64_t key_tokens = 0;  ///< of a sequence, if they are another stream's; 0: the layer's
+  bool no_grad = false;         ///< runs under torch.no_grad: in forward alone
 
   /// Pairs of a query and a key that it sees, of a sequence of `length` queries.
   [[nodiscard]] double pairs(double length) const;
@@ -140,6 +142,8 @@ struct ModelSpec {
   Layer head;                       ///< final norm, projections out, untied LM head
   /// Columns of the logits: the vocabulary, labels; 0 of a model without a head.
   std::int64_t outputs = 0;
+  /// Whether the loss is of logits in the training type; else they are cast to fp32 before it.
+  bool narrow_loss = false;
   std::int64_t max_positions = 0;
 
   // Of decoders whose layers are all alike: what zenflow-train's blocks are built from.

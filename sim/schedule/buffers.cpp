@@ -55,7 +55,8 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
   symbols.push_back({"A", kept / static_cast<double>(model.layers()), std::move(what)});
   symbols.push_back({"Ar", recomputed, "activations recomputed for one block"});
   symbols.push_back({"Ae", memory.embedding.value(), "input of the first block"});
-  symbols.push_back({"Z", memory.logits_forward.value(), "logits after forward"});
+  symbols.push_back(
+      {"Z", memory.logits_forward.value(), "logits after forward, and the head's input"});
   symbols.push_back({"Zb", memory.logits_backward.value(), "and besides in backward"});
   symbols.push_back({"C", job.scenario.hardware.gpu.context_memory.value(), "gpu.context_memory"});
 }

@@ -325,6 +325,39 @@ TEST_F(CheckCli, FlagsAreRefusedInTheirOwnWords) {
                  HasSubstr("did you mean \"llama2_7b\"?"));
 }
 
+// What a checkpoint says of its own storage: bits and groups of GPTQ, scales of bitsandbytes.
+TEST_F(CheckCli, ReadsHowABaseIsQuantised) {
+  folder_.write("adapter/adapter_config.json", R"({"peft_type": "LORA", "r": 8,
+    "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"]})");
+  const auto frozen_bytes = [&](const std::string& quantization) {
+    folder_.write("model/config.json", R"({"model_type": "llama", "hidden_size": 256,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512,
+      "vocab_size": 512, "max_position_embeddings": 512, "quantization_config": {)" +
+                                           quantization + "}}");
+    const json found =
+        result_of("fit", {"--ds", "ds.json", "--model", "model", "--adapter", "adapter", "--gpu",
+                          "H100", "--sequence-length", "64", "--micro-batch-size", "1",
+                          "--gradient-accumulation-steps", "1"});
+    for (const json& buffer : found["results"][0]["gpu"]["buffers"]) {
+      if (buffer["name"] == "frozen weights") return buffer["largest_bytes"].get<double>();
+    }
+    return 0.0;
+  };
+  // Four products of 256 x 256 and three of 256 x 512, twice; the rest are two embeddings and
+  // norms.
+  constexpr double kProducts = 2 * (4 * 256 * 256 + 3 * 256 * 512);
+  constexpr double kRest = 2 * (2 * 512 * 256 + 5 * 256);
+  const std::string nf4 = R"("quant_method": "bitsandbytes", "load_in_4bit": true)";
+  EXPECT_NEAR(frozen_bytes(nf4), kProducts * 0.5625 + kRest, 1);
+  EXPECT_NEAR(frozen_bytes(nf4 + R"(, "bnb_4bit_use_double_quant": true)"),
+              kProducts * (0.5 + 1.0 / 64 + 1.0 / 4096) + kRest, 1);
+  const std::string gptq = R"("quant_method": "gptq", "bits": )";
+  EXPECT_NEAR(frozen_bytes(gptq + R"(8, "group_size": 128)"), kProducts * (1 + 3.0 / 128) + kRest,
+              1);
+  EXPECT_NEAR(frozen_bytes(gptq + R"(2, "group_size": 64)"), kProducts * (0.25 + 2.25 / 64) + kRest,
+              1);
+}
+
 TEST_F(CheckCli, WrongInputIsRefusedAndNothingWritten) {
   const auto with = [](const Arguments& more) { return Arguments{"check"} + job() + more; };
   const Arguments save = {"--save", "job.yaml"};

@@ -1,8 +1,12 @@
 // What a forward pass keeps, added up by hand.
 #include "sim/memory/activation_memory.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
+#include "sim/config/document.h"
+#include "sim/config/hub/hub_model.h"
 #include "tests/support/small_jobs.h"
 
 namespace zenflow::sim {
@@ -27,8 +31,9 @@ TEST(ActivationMemory, OfOneLlamaLayer) {
   EXPECT_EQ(memory.layer[0].value(), 157696);
   EXPECT_EQ(memory.recomputed[0].value(), 0);
   EXPECT_EQ(memory.embedding.value(), 128 * 32 * 2);
-  // Logits of 256: bf16, fp32 and log-softmax, 10 B; their fp32 gradient.
-  EXPECT_EQ(memory.logits_forward.value(), 128 * 256 * 4);
+  // The final norm's fp32 input and two outputs of 32, 256 B; logits of 256 in fp32, and twice as
+  // much for their gradient.
+  EXPECT_EQ(memory.logits_forward.value(), 128 * (256 + 256 * 4));
   EXPECT_EQ(memory.logits_backward.value(), 128 * 256 * 8);
 }
 
@@ -49,6 +54,56 @@ TEST(ActivationMemory, CheckpointingKeepsTheInputAndRecomputesTheRest) {
   const ActivationMemory memory = activation_memory(tiny_llama(), training(true));
   EXPECT_EQ(memory.layer[0].value(), 128 * 32 * 2);
   EXPECT_EQ(memory.recomputed[0].value(), 157696);
+}
+
+ModelSpec model_of(const char* config) {
+  return read_model(parse_json(config, "config.json"), "model");
+}
+
+// One tensor of the vocabulary's size, and in its backward two, in the training type.
+TEST(ActivationMemory, OfLogitsThatAreNotCast) {
+  const ModelSpec bert = model_of(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
+      "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "intermediate_size": 64, "vocab_size": 1000})");
+  const ModelSpec t5 = model_of(R"({"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 64,
+      "num_layers": 2, "num_heads": 4, "vocab_size": 1000})");
+  for (const ModelSpec& model : {bert, t5}) {
+    const ActivationMemory narrow = activation_memory(model, training(false));
+    const ActivationMemory wide = activation_memory(model, training(false, DType::kFp32));
+    EXPECT_EQ(narrow.logits_backward.value(), 128 * 1000 * 4) << model.type;
+    EXPECT_EQ(wide.logits_backward.value(), 128 * 1000 * 8) << model.type;
+    EXPECT_LT(narrow.logits_forward.value(), 128 * 1000 * 4) << model.type;
+  }
+}
+
+// Mistral 7B of 4,096 tokens beside 4,095: 29,670 and 26,979 MB by the tensors that autograd saves.
+TEST(ActivationMemory, OfAWindowThatTheSequenceFills) {
+  const ModelSpec mistral = model_of(R"({"model_type": "mistral", "hidden_size": 32,
+      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 1,
+      "intermediate_size": 64, "vocab_size": 256, "sliding_window": 64,
+      "max_position_embeddings": 4096})");
+  TrainingSettings settings = training(false);
+  settings.sequence_length = 63;
+  const double shorter = activation_memory(mistral, settings).layer[0].value() / (2 * 63);
+  settings.sequence_length = 64;
+  const double filled = activation_memory(mistral, settings).layer[0].value() / (2 * 64);
+  // Keys and values of three more heads of 8, and a mask of 64 keys, two bytes each.
+  EXPECT_EQ(filled - shorter, 2 * 3 * 8 * 2 + 64 * 2);
+  settings.fused_framework = true;
+  EXPECT_EQ(activation_memory(mistral, settings).layer[0].value() / (2 * 64), shorter);
+}
+
+TEST(ActivationMemory, OfNoDropoutHasNoMasks) {
+  const auto kept = [](const std::string& dropout) {
+    return activation_memory(model_of((R"({"model_type": "gpt2", "n_embd": 512, "n_layer": 1,
+        "n_head": 8, "vocab_size": 256, "n_positions": 512, "resid_pdrop": )" +
+                                       dropout + "}")
+                                          .c_str()),
+                             training(false))
+        .layer[0]
+        .value();
+  };
+  EXPECT_EQ(kept("0.1") - kept("0.0"), 128 * 2 * 512);
 }
 
 TEST(ActivationMemory, OfFp32IsWider) {

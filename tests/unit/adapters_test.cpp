@@ -260,6 +260,16 @@ TEST(Quantisation, OfTheBaseStoresProductsOfLayersNarrow) {
   EXPECT_DOUBLE_EQ(model.frozen_bytes(2), products * (0.5 + 1.0 / 64 + 1.0 / 4096) + 2 * rest);
 }
 
+// Sizes of AutoGPTQ's buffers of Llama-3.1-8B: 9.25 GB at 8 bits in groups of 128, 4.10 at 2 bits
+// in groups of 64; bitsandbytes' 0.5625 and 0.5159 bytes an element.
+TEST(Quantisation, TakesWhatItsBitsAndScalesTake) {
+  EXPECT_DOUBLE_EQ(stored_bytes(BaseStorage::kNf4Single), 0.5625);
+  EXPECT_NEAR(stored_bytes(BaseStorage::kNf4), 0.515869, 1e-6);
+  EXPECT_DOUBLE_EQ(stored_bytes(BaseStorage::kGptq), 0.5 + 2.5 / 128);
+  EXPECT_DOUBLE_EQ(grouped_bytes(8, 128), 1 + 3.0 / 128);
+  EXPECT_DOUBLE_EQ(grouped_bytes(2, 64), 0.25 + 2.25 / 64);
+}
+
 TEST(Quantisation, LeavesOutModulesThatAreKept) {
   ModelSpec all = tiny_llama();
   add_lora(all, lora(4));

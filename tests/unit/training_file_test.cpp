@@ -220,7 +220,16 @@ max_length: 1024
 output_dir: data
 )");
   EXPECT_EQ(qlora.value_or("training.lora", ""),
-            R"({r: 16, targets: ["q_proj", "k_proj"], base: nf4, dropout: 0.05})");  // TRL's
+            R"({r: 16, targets: ["q_proj", "k_proj"], base: nf4-single, dropout: 0.05})");  // TRL's
+  const JobFacts nested = read("nested.yaml", R"(
+model_name_or_path: alignment-handbook/zephyr-7b-sft-qlora
+use_peft: true
+load_in_4bit: true
+use_bnb_nested_quant: true
+max_length: 1024
+output_dir: data
+)");
+  EXPECT_THAT(nested.value_or("training.lora", ""), HasSubstr("base: nf4,"));
   EXPECT_EQ(qlora.value_or(kLength, ""), "1024");
 }
 

@@ -449,15 +449,19 @@ class DecoderReader {
     b.keep(as_double(sizes_.heads * plain), 0);
   }
 
-  /// Chooses the keys that a query sees.
+  /// Chooses the keys that a query sees, under torch.no_grad (modeling_deepseek_v32.py).
   void indexer(LayerBuilder& b, const std::string& at, std::int64_t query_rank) {
     const std::int64_t heads =
         config_.positive_or({"index_n_heads"}, row_.latent_sizes.index_heads, kMaxHeads);
     const std::int64_t columns = config_.positive_or({"index_head_dim"}, 128, kMaxHeadDim);
     b.linear(at + "wq_b", query_rank, heads * columns, false);
+    b.without_grad();
     b.linear(at + "wk", sizes_.hidden, columns, false);
+    b.without_grad();
     b.norm(Norm::kLayer, at + "k_norm", columns);
     b.linear(at + "weights_proj", sizes_.hidden, heads, false);
+    b.without_grad();
+    b.chosen_by_scores(heads, columns);
   }
 
   void feed_forward(LayerBuilder& b, bool sparse) {

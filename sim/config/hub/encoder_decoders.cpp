@@ -197,6 +197,7 @@ class T5Reader {
         break;
       case Head::kLanguage:
         model_.outputs = model_.vocab;
+        model_.narrow_loss = true;
         head.product("lm_head", model_.hidden, model_.vocab);
         break;
       case Head::kSequence:
@@ -458,6 +459,7 @@ class BartReader {
     }
     if (config_.head() == Head::kLanguage) {
       model_.outputs = model_.vocab;
+      model_.narrow_loss = true;
       if (model_.tied_embeddings) {
         head.product(language, hidden, model_.vocab);
       } else {

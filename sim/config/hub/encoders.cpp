@@ -208,6 +208,7 @@ void masked_head(LayerBuilder& head, ModelSpec& model, const EncoderSizes& sizes
   head.activation(sizes.act.kind, as_double(width), sizes.act.kept - 1);
   head.norm(Norm::kLayer, names.norm, width);
   model.outputs = model.vocab;
+  model.narrow_loss = true;
   if (!names.bias.empty()) head.tensor(names.bias, {model.vocab});
   if (!model.tied_embeddings) {
     head.linear(names.decoder, width, model.vocab, true);

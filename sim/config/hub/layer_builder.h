@@ -64,6 +64,13 @@ class LayerBuilder {
   void attention(const Attention& attention);
   /// Linear attention, of which the caller says what is kept.
   void linear_attention(const Attention& attention) { layer_.attention.push_back(attention); }
+  /// Scores of queries and keys of `columns`, of all pairs, which choose what attention sees.
+  void chosen_by_scores(std::int64_t heads, std::int64_t columns) {
+    layer_.attention.push_back(
+        {.heads = heads, .kv_heads = 1, .head_dim = columns, .causal = false, .no_grad = true});
+  }
+  /// The product added last runs under torch.no_grad.
+  void without_grad() { layer_.products.back().no_grad = true; }
   /// activation(gate) * up of `width` columns: gate, up, the activation and the product are kept.
   void gate(double width);
   /// A plain MLP's activation: its input, and its result for the next product.

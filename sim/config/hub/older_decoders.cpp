@@ -248,6 +248,7 @@ void read_gpt2(HubConfig& config, ModelSpec& model) {
     config.fail("add_cross_attention", "expected false: cross-attention of GPT-2 is not supported");
   }
   const PlainActivation act = plain_activation(config.text_or("activation_function", "gelu_new"));
+  const double dropped = config.number_or("resid_pdrop", 0.1);
   const std::int64_t hidden = model.hidden;
   const std::string top = config.head() == Head::kNone ? "" : "transformer.";
 
@@ -263,14 +264,12 @@ void read_gpt2(HubConfig& config, ModelSpec& model) {
   block.conv1d("attn.c_attn", hidden, 3 * hidden);
   block.attention(plain_attention(model.heads, model.head_dim));
   block.conv1d("attn.c_proj", hidden, hidden);
-  block.dropout(as_double(hidden));
-  block.residual();
+  drop_and_add(block, dropped, hidden);
   block.norm(Norm::kLayer, "ln_2", hidden);
   block.conv1d("mlp.c_fc", hidden, model.intermediate);
   block.activation(act.kind, as_double(model.intermediate), act.kept);
   block.conv1d("mlp.c_proj", model.intermediate, hidden);
-  block.dropout(as_double(hidden));
-  block.residual();
+  drop_and_add(block, dropped, hidden);
   append_layers(model, layers, block.take());
 
   older_head(config, model, Norm::kLayer, top + "ln_f");
@@ -298,6 +297,7 @@ void read_opt(HubConfig& config, ModelSpec& model) {
   const bool removes_final_norm = config.is({"_remove_final_layer_norm", false});
   const bool is_projected = model.embedding_dim != model.hidden;
   const PlainActivation act = plain_activation(config.text_or("activation_function", "relu"));
+  const double dropped = config.number_or("dropout", 0.1);
   const std::int64_t hidden = model.hidden;
   const std::string top = config.head() == Head::kNone ? "decoder." : "model.decoder.";
 
@@ -319,8 +319,7 @@ void read_opt(HubConfig& config, ModelSpec& model) {
   block.linear("fc2", model.intermediate, hidden, has_bias);
   for (const std::string_view name : {"self_attn_layer_norm", "final_layer_norm"}) {
     block.norm(norm, name, hidden);
-    block.dropout(as_double(hidden));
-    block.residual();
+    drop_and_add(block, dropped, hidden);
   }
   append_layers(model, layers, block.take());
 
