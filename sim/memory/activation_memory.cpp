@@ -40,7 +40,8 @@ ActivationMemory activation_memory(const ModelSpec& model, const TrainingSetting
     memory.layer.push_back(training.activation_checkpointing ? input : full);
     memory.recomputed.push_back(training.activation_checkpointing ? full : Bytes(0));
   }
-  memory.embedding = Bytes(tokens * b * static_cast<double>(model.embedding.width));
+  const SavedPerToken& embedding = model.embedding.saved;
+  memory.embedding = Bytes(tokens * (b * embedding.elements + embedding.bytes));
   const double of_logit = model.narrow_loss ? b : 4;
   const SavedPerToken& head = model.head.saved;
   memory.logits_forward = Bytes(tokens * (of_logit * outputs + b * head.elements + head.bytes));

@@ -34,7 +34,7 @@ namespace zenflow::sim {
 struct ActivationMemory {
   std::vector<Bytes> layer;       ///< kept of a layer of each kind until its backward pass
   std::vector<Bytes> recomputed;  ///< extra while one is recomputed and run backward
-  Bytes embedding;                ///< input of the first layer
+  Bytes embedding;                ///< of its norm and dropout, if it has them
   Bytes logits_forward;
   Bytes logits_backward;  ///< additional
 };

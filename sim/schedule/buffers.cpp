@@ -54,7 +54,7 @@ void add_plan_symbols(const Job& job, const StepPlan& plan, std::vector<MemorySy
   if (job.scenario.training.activation_checkpointing) what += ": its input";
   symbols.push_back({"A", kept / static_cast<double>(model.layers()), std::move(what)});
   symbols.push_back({"Ar", recomputed, "activations recomputed for one block"});
-  symbols.push_back({"Ae", memory.embedding.value(), "input of the first block"});
+  symbols.push_back({"Ae", memory.embedding.value(), "kept of the embedding"});
   symbols.push_back(
       {"Z", memory.logits_forward.value(), "logits after forward, and the head's input"});
   symbols.push_back({"Zb", memory.logits_backward.value(), "and besides in backward"});

@@ -129,6 +129,8 @@ class T5Reader {
                    model_.hidden);
     norm(b, "layer.0.layer_norm");
     attention(b, "layer.0.SelfAttention.", is_decoder);
+    // The sum of the positions' bias and a padded batch's mask, anew in each layer.
+    b.keep_pairs(2 * as_double(model_.heads));
     if (has_bias) {
       b.tensor("layer.0.SelfAttention.relative_attention_bias.weight", {buckets_, model_.heads});
     }
