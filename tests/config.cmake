@@ -121,5 +121,5 @@ zenflow_fuzz(fuzz_adapter LINK zenflow::config)
 zenflow_fuzz(fuzz_profile LINK zenflow::config)
 # A job's own files, and the names of cards and models.
 zenflow_test_group(job_files_test LABEL unit
-  SOURCES unit/job_names_test.cpp unit/training_file_test.cpp
+  SOURCES unit/job_names_test.cpp unit/training_file_test.cpp unit/given_deepspeed_test.cpp
   LINK zenflow::job_files GTest::gmock)

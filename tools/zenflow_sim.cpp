@@ -260,7 +260,10 @@ void add_lint(CLI::App& app, Options& options, int& code) {
       "check DeepSpeed configurations: what DeepSpeed will reject, ignore or do unexpectedly");
   LintCommandOptions& lint = options.lint;
   command
-      ->add_option("config", lint.files, "DeepSpeed configurations (JSON); - reads standard input")
+      ->add_option(
+          "config", lint.files,
+          "DeepSpeed configurations, or files that name them: accelerate's, "
+          "TrainingArguments, LLaMA-Factory's, axolotl's, ms-swift's; - reads standard input")
       ->required();
   command->add_option("--deepspeed-version", lint.deepspeed_version,
                       "DeepSpeed release to check against; default: the newest known");

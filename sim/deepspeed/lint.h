@@ -14,6 +14,7 @@
 
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/launch_target.h"
+#include "sim/deepspeed/trainer_arguments.h"
 #include "sim/deepspeed/versions.h"
 #include "sim/model/model_spec.h"
 
@@ -44,8 +45,9 @@ struct LintOptions {
   std::optional<std::int64_t> omp_num_threads{};
   std::optional<TorchVersion> torch_version{};
   bool bind_cores_to_rank = false;
-  std::optional<Tensor> stacked_tensor{};  ///< of the model, if there is one
-  bool notes = false;                      ///< also what is true of every such configuration
+  std::optional<Tensor> stacked_tensor{};   ///< of the model, if there is one
+  bool notes = false;                       ///< also what is true of every such configuration
+  std::vector<StatedArgument> arguments{};  ///< Trainer's, as far as they are known
 };
 
 struct Finding {

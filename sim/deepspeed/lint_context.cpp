@@ -87,6 +87,21 @@ const Node* LintContext::set(std::string_view path) const {
   return node == nullptr || node->kind == Node::Kind::kNull || is_auto(*node) ? nullptr : node;
 }
 
+const Node* LintContext::filled(std::string_view path) const {
+  const Node* node = find(path);
+  if (node == nullptr || plain() || !is_auto(*node)) return node;
+  const bool micro = path == "train_micro_batch_size_per_gpu";
+  const Node* argument = stated(micro ? "per_device_train_batch_size" : path);
+  return argument == nullptr ? node : argument;
+}
+
+const Node* LintContext::stated(std::string_view argument) const {
+  for (const StatedArgument& one : options_->arguments) {
+    if (one.name == argument) return &one.value;
+  }
+  return nullptr;
+}
+
 std::optional<std::int64_t> LintContext::integer(std::string_view path) const {
   const Node* node = set(path);
   return node == nullptr ? std::nullopt : lax_integer(*node);
@@ -186,9 +201,13 @@ void LintContext::read_rest() {
   s.torch_adam = is_true("optimizer.params.torch_adam");
   s.gradient_clipping =
       number("gradient_clipping").value_or(has(Change::kClippingByDefault) ? 1.0 : 0.0);
-  s.train_batch_size = integer("train_batch_size");
-  s.micro_batch_size = integer("train_micro_batch_size_per_gpu");
-  s.accumulation_steps = integer("gradient_accumulation_steps");
+  const auto size = [this](const char* path) {
+    const Node* node = filled(path);
+    return node == nullptr ? std::nullopt : lax_integer(*node);
+  };
+  s.train_batch_size = size("train_batch_size");
+  s.micro_batch_size = size("train_micro_batch_size_per_gpu");
+  s.accumulation_steps = size("gradient_accumulation_steps");
 }
 
 }  // namespace zenflow::sim

@@ -60,6 +60,10 @@ class LintContext {
   /// The value at a dotted path, or nullptr; `set` also refuses null and "auto".
   [[nodiscard]] const Node* find(std::string_view path) const;
   [[nodiscard]] const Node* set(std::string_view path) const;
+  /// The value at a path; where it is "auto", what Trainer is known to fill in.
+  [[nodiscard]] const Node* filled(std::string_view path) const;
+  /// What Trainer is given for one of its arguments, "learning_rate"; nullptr: nobody says it.
+  [[nodiscard]] const Node* stated(std::string_view argument) const;
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view path) const;
   [[nodiscard]] std::optional<double> number(std::string_view path) const;
   [[nodiscard]] bool flag(std::string_view path, bool fallback) const;

@@ -14,9 +14,9 @@ namespace {
 constexpr std::array<const char*, 3> kBatchKeys = {
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"};
 
-/// What is written, "auto" included; nullptr: absent or null.
+/// What is written or filled in, "auto" if nobody knows; nullptr: absent or null.
 const Node* written(const LintContext& context, const char* key) {
-  const Node* node = context.find(key);
+  const Node* node = context.filled(key);
   return node == nullptr || node->kind == Node::Kind::kNull ? nullptr : node;
 }
 

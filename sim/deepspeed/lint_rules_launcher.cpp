@@ -155,8 +155,9 @@ void check_boundary(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
   const char* path = "gradient_accumulation_steps";
   const Node* written = context.find(path);
+  const Node* filled = context.filled(path);
   if (!s.zenflow || context.plain() || !s.update_interval || *s.update_interval < 1) return;
-  if (written != nullptr && is_auto(*written)) {
+  if (written != nullptr && is_auto(*written) && filled == written) {
     context.report(rule,
                    {.path = path,
                     .what = fmt::format("the launcher's own value sets the boundaries, not "
@@ -168,14 +169,18 @@ void check_boundary(LintContext& context, const Rule& rule) {
   }
   if (s.accumulation_steps.value_or(1) == *s.update_interval) return;
   std::vector<Edit> edits;
-  if (!s.train_batch_size) edits.push_back(set_key(path, std::to_string(*s.update_interval)));
-  context.report(rule,
-                 {.path = path,
-                  .what = fmt::format("accelerate sets a boundary every {} step(s) and overrides "
-                                      "ZenFlow's own: update_interval {} is not followed",
-                                      s.accumulation_steps.value_or(1), *s.update_interval),
-                  .instead = fmt::format("{} (train_batch_size to match)", *s.update_interval),
-                  .edits = std::move(edits)});
+  const bool by_argument = filled != written;
+  if (!s.train_batch_size && !by_argument)
+    edits.push_back(set_key(path, std::to_string(*s.update_interval)));
+  context.report(
+      rule,
+      {.path = path,
+       .what = fmt::format("accelerate sets a boundary every {} step(s) and overrides "
+                           "ZenFlow's own: update_interval {} is not followed",
+                           s.accumulation_steps.value_or(1), *s.update_interval),
+       .instead = by_argument ? fmt::format("{} at {}", *s.update_interval, filled->at.text())
+                              : fmt::format("{} (train_batch_size to match)", *s.update_interval),
+       .edits = std::move(edits)});
 }
 
 void note_trainer_values(LintContext& context, const Rule& rule) {
@@ -184,6 +189,43 @@ void note_trainer_values(LintContext& context, const Rule& rule) {
     context.report(rule, {.path = one.path,
                           .what = fmt::format("Trainer raises unless it is given {}", one.text()),
                           .instead = "\"auto\", or that argument"});
+  }
+}
+
+std::string_view name_of(const TrainerArgument& one) {
+  return std::string_view(one.argument).substr(std::string_view("--").size());
+}
+
+/// Whether Trainer finds the two equal; a switch is due to be on.
+bool agrees(const TrainerArgument& due, const Node& stated) {
+  if (due.value.empty()) return is_boolean(stated) ? stated.scalar == "true" : true;
+  Node number = stated;
+  number.scalar = due.value;
+  if (!is_number(stated)) return true;
+  // It counts at least one step of warm-up, whatever its argument says.
+  if (name_of(due) == "warmup_steps" && lax_number(stated).value_or(0) < 1) return true;
+  return lax_number(stated) == lax_number(number);
+}
+
+void check_contradicted(LintContext& context, const Rule& rule) {
+  if (context.options().target != LaunchTarget::kHf) return;
+  const auto complain = [&](const std::string& path, std::string_view name, const Node& value) {
+    context.report(rule, {.path = path,
+                          .what = fmt::format("ValueError of Trainer: {} says {} {}",
+                                              value.at.text(), name, value.scalar),
+                          .instead = "\"auto\", or the same in both",
+                          .edits = {set_key(path, "\"auto\"")}});
+  };
+  for (const TrainerArgument& one : trainer_arguments(context.document().root)) {
+    const Node* stated = context.stated(name_of(one));
+    if (stated != nullptr && !agrees(one, *stated)) complain(one.path, name_of(one), *stated);
+  }
+  for (const char* type : {"fp16", "bf16"}) {
+    const std::string path = fmt::format("{}.enabled", type);
+    const Node* written = context.set(path);
+    const Node* stated = context.stated(type);
+    if (written == nullptr || stated == nullptr || lax_boolean(*written).value_or(true)) continue;
+    if (is_boolean(*stated) && stated->scalar == "true") complain(path, type, *stated);
   }
 }
 
@@ -200,6 +242,9 @@ constexpr Rule kRules[] = {
      "accelerate #3552, #3630; accelerate/utils/deepspeed.py backward", check_boundary},
     {"ZF105", Severity::kNote, RejectedBy::kLauncher, "values that Trainer compares",
      "transformers/integrations/deepspeed.py fill_match", note_trainer_values},
+    {"ZF106", Severity::kError, RejectedBy::kLauncher,
+     "value that Trainer's own arguments contradict",
+     "transformers/integrations/deepspeed.py fill_match", check_contradicted},
 };
 
 }  // namespace

@@ -23,6 +23,12 @@ struct TrainerArgument {
   }
 };
 
+/// An argument that somebody gives to Trainer, with where it is written.
+struct StatedArgument {
+  std::string name;  ///< transformers' own, "learning_rate"
+  Node value;        ///< a number, or true or false
+};
+
 /// In the order of transformers' fill_match (integrations/deepspeed.py). Left out are
 /// train_batch_size and the scheduler's total_num_steps, which Trainer works out itself.
 [[nodiscard]] std::vector<TrainerArgument> trainer_arguments(const Node& root);

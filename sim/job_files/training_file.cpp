@@ -28,7 +28,9 @@ bool has_any(const Node& root, std::initializer_list<std::string_view> keys) {
                      [&root](std::string_view key) { return root.find(key) != nullptr; });
 }
 
-std::optional<TrainingProgram> recognise(const Node& root) {
+}  // namespace
+
+std::optional<TrainingProgram> recognise_training_file(const Node& root) {
   if (!root.is_map()) return std::nullopt;
   if (is_accelerate_config(root) || has_any(root, {"compute_environment", "distributed_type"})) {
     return TrainingProgram::kAccelerate;
@@ -36,7 +38,7 @@ std::optional<TrainingProgram> recognise(const Node& root) {
   if (has_any(root, {"zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"})) {
     return TrainingProgram::kDeepSpeed;
   }
-  for (const char* key : {"bf16", "fp16"}) {
+  for (const char* key : {"bf16", "fp16", "optimizer", "scheduler"}) {  // others have words there
     const Node* const block = root.find(key);
     if (block != nullptr && block->is_map()) return TrainingProgram::kDeepSpeed;
   }
@@ -57,6 +59,8 @@ std::optional<TrainingProgram> recognise(const Node& root) {
   }
   return std::nullopt;
 }
+
+namespace {
 
 /// Only what DeepSpeed's file itself decides of the training.
 void read_deepspeed(const Node& root, const fs::path& file, JobFacts& facts) {
@@ -151,24 +155,8 @@ void read_trl_launch(TrainingReader& from) {
   const auto named = from.optional("accelerate_config");
   if (!named) return;
   facts.state("launch.target", "hf", named->node().at);  // Trainer fills "auto" in
-  const std::string name = named->string();
-  std::string text;
-  if (name == "single_gpu") text = "{distributed_type: NO, num_processes: 1}";
-  if (name == "multi_gpu") text = "{distributed_type: MULTI_GPU, num_processes: 8}";
-  if (name == "fsdp1" || name == "fsdp2") text = "{distributed_type: FSDP}";
-  for (const char* stage : {"1", "2", "3"}) {
-    if (name != fmt::format("zero{}", stage)) continue;
-    text = fmt::format(
-        "{{distributed_type: DEEPSPEED, deepspeed_config: {{zero_stage: {}}}, num_processes: 8}}",
-        stage);
-  }
-  if (text.empty()) {
-    const fs::path file = from.beside(*named, name);
-    return read_accelerate(parse_yaml_with_aliases(read_text_file(file), file.string()), file,
-                           facts);
-  }
-  const fs::path file = fmt::format("{}.yaml of TRL 1.16", name);
-  read_accelerate(parse_yaml(text, file.string()), file, facts);
+  const auto [root, file] = trl_accelerate_config(from, *named);
+  read_accelerate(root, file, facts);
 }
 
 Node parse_any(std::string_view text, const fs::path& file) {
@@ -207,7 +195,7 @@ TrainingProgram read_training_text(std::string_view text, const fs::path& file, 
                                    std::vector<std::string>& notes) {
   const Node root = parse_any(text, file);
   refuse_other_programs(root);
-  const auto program = recognise(root);
+  const auto program = recognise_training_file(root);
   if (!program) {
     throw Error(ErrorKind::kInput,
                 fmt::format("{}: expected a configuration of DeepSpeed (zero_optimization, ...), "

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ enum class TrainingProgram : std::uint8_t {
 };
 /// "LLaMA-Factory"
 [[nodiscard]] std::string to_string(TrainingProgram program);
+
+/// Whose file it is by its keys; nothing if it has none of theirs.
+[[nodiscard]] std::optional<TrainingProgram> recognise_training_file(const Node& root);
 
 /// Adds what the file says, and then what its program does where it says nothing. `model` is what
 /// the file calls it, a path or a Hub name. A file that it names is looked for beside the current

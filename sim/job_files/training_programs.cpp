@@ -120,6 +120,25 @@ void assume_trainer_defaults(TrainingReader& from) {
   take_trainer_defaults(facts);
 }
 
+std::pair<Node, std::filesystem::path> trl_accelerate_config(const TrainingReader& from,
+                                                             const ValueReader& named) {
+  const std::string name = named.string();
+  std::string text;
+  if (name == "single_gpu") text = "{distributed_type: NO, num_processes: 1}";
+  if (name == "multi_gpu") text = "{distributed_type: MULTI_GPU, num_processes: 8}";
+  if (name == "fsdp1" || name == "fsdp2") text = "{distributed_type: FSDP}";
+  for (const char* stage : {"1", "2", "3"}) {
+    if (name != fmt::format("zero{}", stage)) continue;
+    text = fmt::format(
+        "{{distributed_type: DEEPSPEED, deepspeed_config: {{zero_stage: {}}}, num_processes: 8}}",
+        stage);
+  }
+  std::filesystem::path file = fmt::format("{}.yaml of TRL 1.16", name);
+  if (!text.empty()) return {parse_yaml(text, file.string()), file};
+  file = from.beside(named, name);
+  return {parse_yaml_with_aliases(read_text_file(file), file.string()), file};
+}
+
 void read_llama_factory(TrainingReader& from) {
   constexpr const char* kDefaults = "LLaMA-Factory 0.9.5";
   JobFacts& facts = from.facts();
@@ -197,9 +216,6 @@ void read_axolotl(TrainingReader& from) {
   take_trainer_defaults(facts);
 }
 
-namespace {
-
-/// The configurations that ms-swift brings along, as far as they decide how a step runs.
 std::optional<std::string> swift_deepspeed(const std::string& name) {
   const std::set<std::string> known = {"zero0", "zero1",         "zero2",
                                        "zero3", "zero2_offload", "zero3_offload"};
@@ -225,6 +241,8 @@ std::optional<std::string> swift_deepspeed(const std::string& name) {
       R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"}})",
       zero);
 }
+
+namespace {
 
 /// Mixed precision follows from the type of the weights, unless the flags say it.
 void take_swift_type(TrainingReader& from) {

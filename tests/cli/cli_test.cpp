@@ -768,7 +768,8 @@ num_processes: 8
       AllOf(HasSubstr("accelerate.yaml:6:3: warning: ZF066 zero_optimization.offload_param"),
             HasSubstr("accelerate.yaml: 0 errors, 2 warnings (DeepSpeed 0.19.8, target "
                       "accelerate)")));
-  expect_refused({"lint", "accelerate.yaml", "--fix", "fixed.json"}, HasSubstr("accelerate makes"));
+  expect_refused({"lint", "accelerate.yaml", "--fix", "fixed.json"},
+                 HasSubstr("accelerate.yaml is one of accelerate that names none"));
   folder_.write("ds.json",
                 R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 5}})");
   folder_.write("with_file.yaml", "deepspeed_config: {deepspeed_config_file: ds.json}\n");
@@ -776,6 +777,53 @@ num_processes: 8
   folder_.write("hjson.yaml", "# ours\n{\n  train_batch_size: 8 // of all\n}\n");
   EXPECT_EQ(run({"lint", "hjson.yaml"}).code, 0);
   expect_refused({"lint", "scenarios/one.yaml"}, HasSubstr("found a scenario"));
+}
+
+TEST_F(Cli, LintJudgesWhatATrainingFileNames) {
+  folder_.write("clean.json", kClean);
+  const std::string train = R"(model_name_or_path: meta-llama/Llama-2-7b-hf
+stage: sft
+finetuning_type: full
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 1
+bf16: true
+)";
+  folder_.write("train.yaml", train + "deepspeed: clean.json\n");
+  const Outcome clean = run({"lint", "train.yaml"});
+  EXPECT_EQ(clean.code, 0);
+  EXPECT_THAT(clean.out,
+              AllOf(HasSubstr("train.yaml: a file of LLaMA-Factory, which names clean.json: "
+                              "judged is that\n"),
+                    HasSubstr("clean.json: 0 errors, 1 warning (DeepSpeed 0.19.8, target hf)\n")));
+  const json document = json::parse(run({"lint", "train.yaml", "--json"}).out);
+  EXPECT_EQ(document["read_as"], json::parse(R"([{"file": "train.yaml",
+    "program": "LLaMA-Factory", "judged": "clean.json"}])"));
+  EXPECT_EQ(document["files"], json{"clean.json"});
+
+  folder_.write("alone.yaml", train);
+  const Outcome alone = run({"lint", "alone.yaml"});
+  EXPECT_EQ(alone.code, 0);
+  EXPECT_EQ(alone.out,
+            "alone.yaml: a file of LLaMA-Factory without deepspeed: nothing of DeepSpeed's to "
+            "check\n");
+  expect_refused({"lint", "alone.yaml", "--fix", "fixed.json"}, HasSubstr("names none"));
+  folder_.write("gone.yaml", train + "deepspeed: gone.json\n");
+  expect_refused({"lint", "gone.yaml"}, HasSubstr("deepspeed: no such file \"gone.json\""));
+
+  // TrainingArguments that Trainer would not run with this file, and its correction.
+  folder_.write("hf.json",
+                R"({"output_dir": "o", "per_device_train_batch_size": 2, "bf16": true,
+                    "deepspeed": "clean.json"})");
+  const Outcome differs = run({"lint", "hf.json"});
+  EXPECT_EQ(differs.code, 1);
+  EXPECT_THAT(differs.out, HasSubstr("error: ZF106 train_micro_batch_size_per_gpu: ValueError of "
+                                     "Trainer: hf.json:1:52 says per_device_train_batch_size 2"));
+  EXPECT_EQ(run({"lint", "hf.json", "--fix", "fixed.json"}).code, 0);
+  EXPECT_THAT(file_content(folder_ / "fixed.json"),
+              HasSubstr(R"("train_micro_batch_size_per_gpu": "auto")"));
+  folder_.write("model.json",
+                R"({"architectures": ["GPT2LMHeadModel"], "gradient_checkpointing": false})");
+  expect_refused({"lint", "model.json"}, HasSubstr("found the config.json of a model"));
 }
 
 // People read them in a warning, programs in the JSON; what had to be assumed is said likewise.

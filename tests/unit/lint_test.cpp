@@ -69,6 +69,13 @@ void expect(const std::vector<Case>& cases, std::set<std::string>* seen) {
   }
 }
 
+/// Of Trainer, whose training file says `name`.
+LintOptions with_argument(const std::string& name, const std::string& value) {
+  LintOptions options{.target = kHf};
+  options.arguments.push_back({name, parse_yaml(value, "train.yaml")});
+  return options;
+}
+
 TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
   std::set<std::string> seen;
   expect(all_cases(), &seen);
@@ -95,10 +102,67 @@ TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
   for (const Finding& finding : lint(parse_ds_document(kZenFlow, "ds.json"), of_experts)) {
     seen.insert(std::string(finding.code));
   }
+  for (const Finding& finding :
+       lint(parse_ds_document(kZenFlow, "ds.json"), with_argument("learning_rate", "2e-5"))) {
+    seen.insert(std::string(finding.code));
+  }
   for (const Rule& rule : lint_rules()) {
     if (rule.severity == Severity::kNote) continue;
     EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;
   }
+}
+
+// Compared as Trainer does: numbers by their value, and only what is written in both.
+TEST(Lint, HoldsTrainersArgumentsAgainstTheFile) {
+  const auto found = [](const std::string& text, const std::string& name,
+                        const std::string& value) {
+    std::string all;
+    for (const Finding& one :
+         lint(parse_ds_document(text, "ds.json"), with_argument(name, value))) {
+      if (one.code == "ZF106") all += one.path + ": " + one.what;
+    }
+    return all;
+  };
+  EXPECT_EQ(found(kZenFlow, "per_device_train_batch_size", "8"),
+            "train_micro_batch_size_per_gpu: ValueError of Trainer: train.yaml:1:1 says "
+            "per_device_train_batch_size 8");
+  EXPECT_EQ(found(kZenFlow, "per_device_train_batch_size", "4"), "");
+  EXPECT_EQ(found(kZenFlow, "learning_rate", "0.00001"), "");
+  EXPECT_THAT(found(kZenFlow, "adam_beta2", "0.999"), HasSubstr("optimizer.params.betas: "));
+  EXPECT_THAT(found(kZenFlow, "bf16", "false"), HasSubstr("bf16.enabled: "));
+  EXPECT_EQ(found(kZenFlow, "bf16", "true"), "");
+  EXPECT_EQ(found(kZenFlow, "fp16", "true"), "") << "the file says nothing of it";
+  const std::string off = with(kZenFlow, "\"enabled\": true", "\"enabled\": false");
+  EXPECT_THAT(found(off, "bf16", "true"), HasSubstr("bf16.enabled: "));
+  const std::string scheduler =
+      with(kZenFlow, "{\n",
+           "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 1}},\n");
+  EXPECT_EQ(found(scheduler, "warmup_steps", "0"), "") << "Trainer makes 1 of it";
+  EXPECT_THAT(found(scheduler, "warmup_steps", "9"), HasSubstr("warmup_num_steps: "));
+  LintOptions accelerate = with_argument("learning_rate", "1");
+  accelerate.target = kAccelerate;
+  for (const Finding& one : lint(parse_ds_document(kZenFlow, "ds.json"), accelerate)) {
+    EXPECT_NE(one.code, "ZF106");
+  }
+}
+
+// "auto" counts as what the training file says.
+TEST(Lint, FillsBatchSizesInAsTrainerDoes) {
+  const std::string text =
+      R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto",
+"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}})";
+  const auto codes = [](const std::string& document, const LintOptions& options) {
+    return summary(lint(parse_ds_document(document, "ds.json"), options));
+  };
+  LintOptions options = with_argument("per_device_train_batch_size", "2");
+  options.world_size = 4;
+  EXPECT_EQ(codes(text, options), "ZF092 1:22");
+  options.world_size = 8;
+  EXPECT_EQ(codes(text, options), "");
+  const std::string steps = "\"gradient_accumulation_steps\": ";
+  const std::string automatic = with(kZenFlow, steps + "1", steps + "\"auto\"");
+  EXPECT_EQ(codes(automatic, with_argument("gradient_accumulation_steps", "4")), "");
+  EXPECT_EQ(codes(automatic, with_argument("gradient_accumulation_steps", "2")), "ZF104 3:34");
 }
 
 RejectedBy rejection(const std::string& text, std::string_view code, std::int64_t ranks) {

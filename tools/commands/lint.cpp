@@ -1,6 +1,7 @@
 #include "sim/deepspeed/lint.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,9 +12,9 @@
 #include "sim/base/table.h"
 #include "sim/base/text.h"
 #include "sim/config/hub/hub_model.h"
-#include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_fields.h"
 #include "sim/deepspeed/unmodelled_keys.h"
+#include "sim/job_files/given_deepspeed.h"
 #include "tools/commands/commands.h"
 #include "tools/version.h"
 
@@ -122,34 +123,45 @@ std::string fix_text(const Fixed& fixed) {
 
 /// One file and what was found in it.
 struct Linted {
-  std::string file;
+  std::string file;  ///< whose settings are judged
   sim::DsDocument document;
-  sim::LintOptions options;    ///< with what an accelerate configuration says
-  bool of_accelerate = false;  ///< the document is made of such a configuration, no file has it
+  sim::LintOptions options;  ///< with what another program's file says
+  std::string given{};       ///< the file that was named, if it is another program's
+  std::string program{};     ///< whose it is
+  bool judged = true;        ///< false: nothing in it is for DeepSpeed
+  bool of_program = false;   ///< the document is in no file of DeepSpeed's
+  std::string how{};         ///< of another program's file: what is judged
   std::vector<Finding> findings{};
   std::vector<std::string> not_modelled{};
 };
 
-/// What `accelerate launch` makes of its configuration.
-void read_accelerate(const Node& root, const std::filesystem::path& path, Linted& linted) {
-  sim::AccelerateConfig config = sim::read_accelerate_config(root);
-  sim::LintOptions& options = linted.options;
-  if (options.target == sim::LaunchTarget::kDeepSpeed) {
-    options.target = sim::LaunchTarget::kAccelerate;
+void take_launch(const sim::GivenDeepSpeed& given, sim::LintOptions& options) {
+  if (options.target == sim::LaunchTarget::kDeepSpeed) options.target = given.target;
+  if (!options.world_size) options.world_size = given.processes;
+  if (!options.gpus_per_node && given.processes) {
+    options.gpus_per_node = std::max<std::int64_t>(1, *given.processes / given.machines);
   }
-  if (!options.world_size) options.world_size = config.processes;
-  if (!options.gpus_per_node && config.processes) {
-    options.gpus_per_node = std::max<std::int64_t>(1, *config.processes / config.machines);
-  }
-  linted.of_accelerate = !config.file;
-  if (!config.file) {
-    linted.document = std::move(config.document);
+  options.arguments = given.arguments;
+}
+
+/// What another program gives to DeepSpeed by its own file.
+void read_given(const Node& root, sim::TrainingProgram program, const std::filesystem::path& path,
+                Linted& linted) {
+  sim::GivenDeepSpeed given = sim::given_deepspeed(root, program, path);
+  take_launch(given, linted.options);
+  linted.given = linted.file;
+  linted.program = to_string(program);
+  linted.of_program = !given.file;
+  linted.judged = given.document.has_value();
+  if (!given.document) {
+    linted.how = fmt::format("without {}: nothing of DeepSpeed's to check", given.key);
     return;
   }
-  const std::filesystem::path file =
-      config.file->is_absolute() ? *config.file : path.parent_path() / *config.file;
-  linted.file = file.string();
-  linted.document = sim::load_ds_document(file);
+  linted.document = *std::move(given.document);
+  if (given.file) linted.file = given.file->string();
+  if (!given.built_in.empty()) linted.file = given.built_in;
+  linted.how = linted.file == linted.given ? "judged is its " + given.key
+                                           : "which names " + linted.file + ": judged is that";
 }
 
 /// Whether the first thing that is no comment cannot begin a YAML block: JSON or Hjson, whatever
@@ -175,27 +187,37 @@ void refuse_model(const Node& root) {
   fail_at(root.at, "", "expected a DeepSpeed configuration, found the config.json of a model");
 }
 
+/// Whose file it is, if DeepSpeed does not read it itself.
+std::optional<sim::TrainingProgram> other_program(const Node& root) {
+  const auto program = sim::recognise_training_file(root);
+  // Descriptions of models have gradient_checkpointing as Trainer's arguments do; model_type is a
+  // key of axolotl and ms-swift, too.
+  if (program == sim::TrainingProgram::kTrainer) refuse_model(root);
+  return program == sim::TrainingProgram::kDeepSpeed ? std::nullopt : program;
+}
+
 Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
   const bool standard_input = path == "-";
   Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
   const std::string text =
       standard_input ? read_standard_input(kMaxFileMebibytes) : read_text_file(path);
   const bool yaml = path.extension() == ".yaml" || path.extension() == ".yml";
-  const Node root = yaml && !begins_as_json(text) ? parse_yaml(text, linted.file) : Node{};
+  const Node root =
+      yaml && !begins_as_json(text) ? parse_yaml_with_aliases(text, linted.file) : Node{};
   if (root.find("training") != nullptr || root.find("schedules") != nullptr) {
     fail_at(root.at, "", "expected DeepSpeed's or accelerate's configuration, found a scenario");
   }
-  if (sim::is_accelerate_config(root)) {
-    read_accelerate(root, path, linted);
+  if (const auto program = other_program(root)) {
+    read_given(root, *program, linted.file, linted);
   } else {
     linted.document = sim::parse_ds_document(text, linted.file);
-    if (sim::is_accelerate_config(linted.document.root)) {
-      const Node other = std::move(linted.document.root);
-      linted.document = {};
-      read_accelerate(other, path, linted);
+    if (const auto other = other_program(linted.document.root)) {
+      const Node given = std::exchange(linted.document, {}).root;
+      read_given(given, *other, linted.file, linted);
     }
   }
-  if (!linted.of_accelerate) refuse_model(linted.document.root);
+  if (!linted.judged) return linted;
+  refuse_model(linted.document.root);
   linted.findings = sim::lint(linted.document, linted.options);
   for (sim::UnmodelledKey& key : sim::unmodelled_keys(linted.document.root)) {
     linted.not_modelled.push_back(std::move(key.path));
@@ -207,6 +229,11 @@ std::string text_report(const std::vector<Linted>& files, const std::optional<Fi
                         bool color) {
   std::string text;
   for (const Linted& linted : files) {
+    if (!linted.program.empty()) {
+      text += fmt::format("{}: a file of {}{} {}\n", linted.given, linted.program,
+                          linted.judged ? "," : "", linted.how);
+    }
+    if (!linted.judged) continue;
     for (const Finding& finding : linted.findings) text += as_text(finding, color);
     if (fixed) text += fix_text(*fixed);
     if (!linted.not_modelled.empty()) {
@@ -249,6 +276,14 @@ std::string json_report(const std::vector<Linted>& files, const std::optional<Fi
     total.notes += counts.notes;
   }
   for (const Linted& linted : files) {
+    if (linted.program.empty()) continue;
+    nlohmann::ordered_json one;
+    one["file"] = linted.given;
+    one["program"] = linted.program;
+    one["judged"] = linted.judged ? nlohmann::ordered_json(linted.file) : nullptr;
+    document["read_as"].push_back(std::move(one));
+  }
+  for (const Linted& linted : files) {
     if (!linted.not_modelled.empty()) document["not_modelled"][linted.file] = linted.not_modelled;
   }
   document["errors"] = total.errors;
@@ -285,11 +320,11 @@ int lint_command(const CommonOptions& common, const LintCommandOptions& given) {
   std::vector<Linted> files;
   for (const std::filesystem::path& path : given.files) files.push_back(lint_file(path, options));
   std::optional<Fixed> fixed;
-  if (given.fix && files[0].of_accelerate) {
+  if (given.fix && files[0].of_program) {
     throw Error(ErrorKind::kInput,
-                "lint: --fix corrects DeepSpeed's file, and accelerate makes it "
-                "of this one: " +
-                    files[0].file);
+                fmt::format("lint: --fix corrects a file of DeepSpeed's, and {} is one of {} that "
+                            "names none",
+                            files[0].given, files[0].program));
   }
   if (given.fix) {
     fixed = write_fix(files[0].document, files[0].options, *given.output, common.overwrite);
