@@ -1,5 +1,6 @@
 #include "sim/deepspeed/accelerate.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ struct PluginKey {
   std::string_view path;
   bool is_text = false;
 };
+// Those with a path are refused beside a file (DeepSpeedPlugin._deepspeed_config_checks).
 constexpr std::array<PluginKey, 15> kKeys = {{
     {"zero_stage", "zero_optimization.stage"},
     {"offload_optimizer_device", "zero_optimization.offload_optimizer.device", true},
@@ -99,6 +101,29 @@ Node converted(const Node& root, MapReader& block) {
   return config;
 }
 
+/// Asked is only whether a key is there: "auto", none and defaults are refused, too.
+std::vector<LocatedKey> refused_beside_file(const Node& root, const Node& block) {
+  std::vector<LocatedKey> refused;
+  for (const Node::Entry& entry : block.entries) {
+    const auto* const known = std::find_if(
+        kKeys.begin(), kKeys.end(), [&](const PluginKey& one) { return one.key == entry.key; });
+    if (known == kKeys.end() || known->path.empty()) continue;
+    refused.push_back({std::string(kBlock) + "." + entry.key, entry.key_at});
+  }
+  for (const Node::Entry& entry : root.entries) {
+    const bool precision = entry.key == "mixed_precision" && entry.value.kind != Node::Kind::kNull;
+    const bool older = entry.key == "fp16" && entry.value.scalar == "true";
+    if (precision || older) refused.push_back({entry.key, entry.key_at});
+  }
+  return refused;
+}
+
+/// Else accelerate does not look at the block.
+bool starts_deepspeed(const Node& root) {
+  const Node* const type = root.find("distributed_type");
+  return type == nullptr || type->scalar == "DEEPSPEED";
+}
+
 }  // namespace
 
 bool is_accelerate_config(const Node& root) {
@@ -113,6 +138,7 @@ AccelerateConfig read_accelerate_config(const Node& root) {
   config.document.root = converted(root, block);
   if (const auto file = block.optional("deepspeed_config_file"); file && !is_none(file->node())) {
     config.file = file->string();
+    if (starts_deepspeed(root)) config.refused = refused_beside_file(root, block.node());
   }
   block.reject_unknown_keys();
   constexpr std::int64_t kMany = 1'000'000;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/launch_target.h"
 #include "sim/deepspeed/trainer_arguments.h"
@@ -47,6 +48,7 @@ struct LintOptions {
   bool bind_cores_to_rank = false;
   std::optional<Tensor> stacked_tensor{};   ///< of the model, if there is one
   bool notes = false;                       ///< also what is true of every such configuration
+  std::vector<LocatedKey> beside_file{};    ///< what accelerate refuses beside this file
   std::vector<StatedArgument> arguments{};  ///< Trainer's, as far as they are known
 };
 

@@ -229,6 +229,17 @@ void check_contradicted(LintContext& context, const Rule& rule) {
   }
 }
 
+void check_beside_file(LintContext& context, const Rule& rule) {
+  if (context.plain()) return;
+  for (const LocatedKey& key : context.options().beside_file) {
+    context.report(rule, {.path = key.path,
+                          .what = "ValueError of accelerate, whatever the value: beside "
+                                  "deepspeed_config_file it is due in that file alone",
+                          .instead = "leave it out, and set it in DeepSpeed's file",
+                          .at = key.at});
+  }
+}
+
 constexpr Rule kRules[] = {
     {"ZF100", Severity::kWarning, RejectedBy::kNobody, "\"auto\" that means the default",
      "deepspeed/runtime/config_utils.py DeepSpeedConfigModel", check_dropped_auto},
@@ -245,6 +256,9 @@ constexpr Rule kRules[] = {
     {"ZF106", Severity::kError, RejectedBy::kLauncher,
      "value that Trainer's own arguments contradict",
      "transformers/integrations/deepspeed.py fill_match", check_contradicted},
+    {"ZF107", Severity::kError, RejectedBy::kLauncher,
+     "setting of accelerate's beside DeepSpeed's file",
+     "accelerate/utils/dataclasses.py DeepSpeedPlugin _deepspeed_config_checks", check_beside_file},
 };
 
 }  // namespace

@@ -29,6 +29,7 @@ void take_accelerate(const Node& root, const fs::path& file, GivenDeepSpeed& giv
   AccelerateConfig config = read_accelerate_config(root);
   given.processes = config.processes;
   given.machines = config.machines;
+  given.refused = std::move(config.refused);
   if (!config.file) {
     given.document = std::move(config.document);
     return;

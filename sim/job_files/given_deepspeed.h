@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/deepspeed/accelerate.h"
 #include "sim/deepspeed/ds_document.h"
 #include "sim/deepspeed/launch_target.h"
 #include "sim/deepspeed/trainer_arguments.h"
@@ -24,6 +25,7 @@ struct GivenDeepSpeed {
   LaunchTarget target = LaunchTarget::kHf;
   std::optional<std::int64_t> processes;  ///< of all machines, if the file says it
   std::int64_t machines = 1;
+  std::vector<LocatedKey> refused;        ///< by accelerate, beside the file
   std::vector<StatedArgument> arguments;  ///< of Trainer, as far as the file says them
 };
 

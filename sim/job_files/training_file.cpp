@@ -95,9 +95,15 @@ bool has_auto(const Node& node) {
          std::any_of(node.items.begin(), node.items.end(), has_auto);
 }
 
-void read_accelerate_deepspeed(TrainingReader& from) {
+void read_accelerate_deepspeed(TrainingReader& from, std::vector<std::string>& notes) {
   JobFacts& facts = from.facts();
   const AccelerateConfig config = read_accelerate_config(from.root());
+  for (const LocatedKey& key : config.refused) {
+    notes.push_back(
+        fmt::format("{}: {}: accelerate stops at it (ValueError) beside "
+                    "deepspeed_config_file: leave it out, and set it in that file",
+                    key.at.text(), key.path));
+  }
   if (config.file) {
     constexpr const char* kFile = "deepspeed_config.deepspeed_config_file";
     const fs::path path =
@@ -115,7 +121,8 @@ void read_accelerate_deepspeed(TrainingReader& from) {
 }
 
 /// How the processes are started, and what DeepSpeed does in them.
-void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
+void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts,
+                     std::vector<std::string>& notes) {
   const Location whole = source_named(file.generic_string());
   TrainingReader from(root, file, facts);
   const Node* const type = root.find("distributed_type");
@@ -136,7 +143,7 @@ void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
   }
   if (machines > 1) facts.state("nodes", std::to_string(machines), whole);
   facts.state("launch.target", "accelerate", whole);
-  if (has_deepspeed) read_accelerate_deepspeed(from);
+  if (has_deepspeed) read_accelerate_deepspeed(from, notes);
   const Node* const precision = root.find("mixed_precision");
   if (precision != nullptr && precision->is_scalar()) {
     const std::string& name = precision->scalar;
@@ -149,14 +156,14 @@ void read_accelerate(const Node& root, const fs::path& file, JobFacts& facts) {
 
 /// What TRL's commands hand to accelerate: numbers of processes, and a file or the name of one that
 /// TRL brings along.
-void read_trl_launch(TrainingReader& from) {
+void read_trl_launch(TrainingReader& from, std::vector<std::string>& notes) {
   JobFacts& facts = from.facts();
   from.whole_number("num_processes", "gpus");
   const auto named = from.optional("accelerate_config");
   if (!named) return;
   facts.state("launch.target", "hf", named->node().at);  // Trainer fills "auto" in
   const auto [root, file] = trl_accelerate_config(from, *named);
-  read_accelerate(root, file, facts);
+  read_accelerate(root, file, facts, notes);
 }
 
 Node parse_any(std::string_view text, const fs::path& file) {
@@ -223,11 +230,11 @@ TrainingProgram read_training_text(std::string_view text, const fs::path& file, 
       }
       break;
     case TrainingProgram::kAccelerate:
-      read_accelerate(root, file, facts);
+      read_accelerate(root, file, facts, notes);
       break;
     case TrainingProgram::kTrainer:
       read_trainer(from);
-      read_trl_launch(from);
+      read_trl_launch(from, notes);
       assume_trainer_defaults(from);
       break;
     case TrainingProgram::kLlamaFactory:

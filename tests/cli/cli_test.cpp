@@ -774,6 +774,19 @@ num_processes: 8
                 R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 5}})");
   folder_.write("with_file.yaml", "deepspeed_config: {deepspeed_config_file: ds.json}\n");
   EXPECT_THAT(run({"lint", "with_file.yaml"}).out, HasSubstr("ds.json:1:70: error: ZF007"));
+  folder_.write("clean.json", kClean);
+  folder_.write("refused.yaml",
+                "deepspeed_config: {deepspeed_config_file: clean.json, zero_stage: 2}\n"
+                "distributed_type: DEEPSPEED\nmixed_precision: bf16\n");
+  const Outcome refused = run({"lint", "refused.yaml"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.out,
+              AllOf(HasSubstr("refused.yaml:1:55: error: ZF107 deepspeed_config.zero_stage: "),
+                    HasSubstr("refused.yaml:3:1: error: ZF107 mixed_precision: "),
+                    HasSubstr("clean.json: 2 errors")));
+  const json findings = json::parse(run({"lint", "refused.yaml", "--json"}).out)["findings"];
+  EXPECT_EQ(findings[0]["file"], "refused.yaml");
+  EXPECT_EQ(run({"lint", "refused.yaml", "--target", "hf"}).code, 1);
   folder_.write("hjson.yaml", "# ours\n{\n  train_batch_size: 8 // of all\n}\n");
   EXPECT_EQ(run({"lint", "hjson.yaml"}).code, 0);
   expect_refused({"lint", "scenarios/one.yaml"}, HasSubstr("found a scenario"));

@@ -93,6 +93,38 @@ TEST(Accelerate, NamesTheFileThatItReads) {
   EXPECT_EQ(config.file, "ds.json");
 }
 
+// What accelerate 1.15 does for each of these in a file of `accelerate launch`.
+TEST(Accelerate, NamesWhatIsRefusedBesideAFile) {
+  const auto refused = [](const std::string& block, const std::string& rest) {
+    std::string all;
+    const std::string text =
+        fmt::format("deepspeed_config: {{deepspeed_config_file: ds.json{}}}\n{}", block, rest);
+    for (const LocatedKey& key : read_accelerate_config(parse_yaml(text, "a.yaml")).refused) {
+      all += key.path + " ";
+    }
+    return all;
+  };
+  for (const char* key :
+       {"zero_stage", "gradient_accumulation_steps", "gradient_clipping",
+        "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
+        "offload_param_nvme_path", "zero3_save_16bit_model"}) {
+    for (const char* value : {"1", "auto", "none", "null"}) {
+      EXPECT_EQ(refused(fmt::format(", {}: {}", key, value), ""),
+                fmt::format("deepspeed_config.{} ", key))
+          << value;
+    }
+  }
+  for (const char* key : {"zero3_init_flag", "deepspeed_multinode_launcher", "deepspeed_hostfile",
+                          "deepspeed_moe_layer_cls_names"}) {
+    EXPECT_EQ(refused(fmt::format(", {}: true", key), ""), "") << key;
+  }
+  EXPECT_EQ(refused("", "mixed_precision: 'no'"), "mixed_precision ");
+  EXPECT_EQ(refused("", "mixed_precision: null"), "");
+  EXPECT_EQ(refused("", "fp16: true"), "fp16 ");
+  EXPECT_EQ(refused(", zero_stage: 2", "distributed_type: MULTI_GPU"), "") << "not read at all";
+  EXPECT_TRUE(read_accelerate_config(parse_yaml(kText, "a.yaml")).refused.empty());
+}
+
 TEST(Accelerate, RefusesKeysThatItDoesNotHave) {
   try {
     (void)read_accelerate_config(parse_yaml("deepspeed_config: {zero_stag: 2}", "a.yaml"));

@@ -106,6 +106,11 @@ TEST(Lint, FindsEveryBrokenDocumentWhereItIsBroken) {
        lint(parse_ds_document(kZenFlow, "ds.json"), with_argument("learning_rate", "2e-5"))) {
     seen.insert(std::string(finding.code));
   }
+  const LintOptions refusing{.target = kAccelerate,
+                             .beside_file = {{"mixed_precision", Location{}}}};
+  for (const Finding& finding : lint(parse_ds_document(kZenFlow, "ds.json"), refusing)) {
+    seen.insert(std::string(finding.code));
+  }
   for (const Rule& rule : lint_rules()) {
     if (rule.severity == Severity::kNote) continue;
     EXPECT_THAT(seen, Contains(std::string(rule.code))) << rule.title;

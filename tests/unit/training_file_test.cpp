@@ -17,7 +17,9 @@ namespace zenflow::sim {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using zenflow::testing::error_of;
 using zenflow::testing::TemporaryFolder;
 
@@ -167,6 +169,11 @@ num_processes: 2
   EXPECT_EQ(facts.value_or("launch.target", ""), "accelerate");
   EXPECT_EQ(facts.value_or(kBatch, ""), "4");
   EXPECT_EQ(facts.value_or("training.dtype", ""), "bf16");
+  EXPECT_THAT(notes_, Not(Contains(HasSubstr("ValueError"))));
+  read("stage.yaml",
+       "deepspeed_config: {deepspeed_config_file: zero_stage1_config.json, zero_stage: 1}\n");
+  EXPECT_THAT(notes_, Contains(HasSubstr("stage.yaml:1:68: deepspeed_config.zero_stage: "
+                                         "accelerate stops at it (ValueError)")));
   EXPECT_THAT(refused("fsdp.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"),
               AllOf(HasSubstr("fsdp.yaml:2:19"), HasSubstr("other ways to distribute")));
 }

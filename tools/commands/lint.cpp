@@ -66,6 +66,20 @@ sim::LintOptions lint_options(const LintCommandOptions& given) {
   return options;
 }
 
+/// One file and what was found in it.
+struct Linted {
+  std::string file;  ///< whose settings are judged
+  sim::DsDocument document;
+  sim::LintOptions options;  ///< with what another program's file says
+  std::string given{};       ///< the file that was named, if it is another program's
+  std::string program{};     ///< whose it is
+  bool judged = true;        ///< false: nothing in it is for DeepSpeed
+  bool of_program = false;   ///< the document is in no file of DeepSpeed's
+  std::string how{};         ///< of another program's file: what is judged
+  std::vector<Finding> findings{};
+  std::vector<std::string> not_modelled{};
+};
+
 std::string severity_text(Severity severity, bool color) {
   const std::string word(to_string(severity));
   if (!color) return word;
@@ -81,9 +95,10 @@ std::string as_text(const Finding& finding, bool color) {
       printable_name(finding.what), printable_name(finding.instead), finding.reference);
 }
 
-nlohmann::ordered_json as_json(const Finding& finding, const std::string& file) {
+nlohmann::ordered_json as_json(const Finding& finding, const Linted& linted) {
+  const bool of_given = finding.at.file != nullptr && *finding.at.file == linted.given;
   nlohmann::ordered_json map;
-  map["file"] = file;
+  map["file"] = of_given ? linted.given : linted.file;
   map["code"] = finding.code;
   map["severity"] = to_string(finding.severity);
   map["line"] = finding.at.line;
@@ -121,26 +136,13 @@ std::string fix_text(const Fixed& fixed) {
   return text;
 }
 
-/// One file and what was found in it.
-struct Linted {
-  std::string file;  ///< whose settings are judged
-  sim::DsDocument document;
-  sim::LintOptions options;  ///< with what another program's file says
-  std::string given{};       ///< the file that was named, if it is another program's
-  std::string program{};     ///< whose it is
-  bool judged = true;        ///< false: nothing in it is for DeepSpeed
-  bool of_program = false;   ///< the document is in no file of DeepSpeed's
-  std::string how{};         ///< of another program's file: what is judged
-  std::vector<Finding> findings{};
-  std::vector<std::string> not_modelled{};
-};
-
 void take_launch(const sim::GivenDeepSpeed& given, sim::LintOptions& options) {
   if (options.target == sim::LaunchTarget::kDeepSpeed) options.target = given.target;
   if (!options.world_size) options.world_size = given.processes;
   if (!options.gpus_per_node && given.processes) {
     options.gpus_per_node = std::max<std::int64_t>(1, *given.processes / given.machines);
   }
+  options.beside_file = given.refused;
   options.arguments = given.arguments;
 }
 
@@ -268,7 +270,7 @@ std::string json_report(const std::vector<Linted>& files, const std::optional<Fi
   for (const Linted& linted : files) {
     document["files"].push_back(linted.file);
     for (const Finding& finding : linted.findings) {
-      document["findings"].push_back(as_json(finding, linted.file));
+      document["findings"].push_back(as_json(finding, linted));
     }
     const Counts counts = count(linted.findings);
     total.errors += counts.errors;
