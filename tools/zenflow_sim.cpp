@@ -269,7 +269,8 @@ void add_lint(CLI::App& app, Options& options, int& code) {
                       "DeepSpeed release to check against; default: the newest known");
   command->add_option(
       "--target", lint.target,
-      "what launches the training: deepspeed, hf or accelerate; default: deepspeed");
+      "what launches the training: deepspeed, hf or accelerate; default: what the file is of, for "
+      "DeepSpeed's own deepspeed");
   command->add_option("--model", lint.model,
                       "the model to train: a config.json, its folder or weights");
   command->add_option("--torch-version", lint.torch_version,

@@ -774,6 +774,18 @@ num_processes: 8
                 R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 5}})");
   folder_.write("with_file.yaml", "deepspeed_config: {deepspeed_config_file: ds.json}\n");
   EXPECT_THAT(run({"lint", "with_file.yaml"}).out, HasSubstr("ds.json:1:70: error: ZF007"));
+  // What the command line says holds, if it is the default, too.
+  EXPECT_THAT(run({"lint", "accelerate.yaml", "--target", "deepspeed"}).out,
+              HasSubstr("target deepspeed)"));
+  EXPECT_EQ(judged.err, "");
+  const Outcome other = run({"lint", "accelerate.yaml", "--world-size", "4"});
+  EXPECT_EQ(other.err,
+            "zenflow-sim: accelerate.yaml: starts 8 processes; judged for the 4 of --world-size\n");
+  EXPECT_EQ(run({"lint", "accelerate.yaml", "--world-size", "8"}).err, "");
+  EXPECT_EQ(json::parse(
+                run({"lint", "accelerate.yaml", "--world-size", "4", "--json"}).out)["assumptions"]
+                .size(),
+            1U);
   folder_.write("clean.json", kClean);
   folder_.write("refused.yaml",
                 "deepspeed_config: {deepspeed_config_file: clean.json, zero_stage: 2}\n"

@@ -48,7 +48,7 @@ struct SweepOptions {
 struct LintCommandOptions {
   std::vector<std::filesystem::path> files;      ///< "-" is standard input
   std::optional<std::string> deepspeed_version;  ///< else the newest known
-  std::string target = "deepspeed";
+  std::optional<std::string> target;             ///< else what the file says, or deepspeed
   std::optional<std::string> torch_version;
   std::optional<std::filesystem::path> model;  ///< of which only its tensors matter
   std::optional<std::int64_t> world_size;

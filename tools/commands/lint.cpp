@@ -51,7 +51,7 @@ Counts count(const std::vector<Finding>& findings) {
 sim::LintOptions lint_options(const LintCommandOptions& given) {
   sim::LintOptions options;
   if (given.deepspeed_version) options.version = sim::parse_version(*given.deepspeed_version);
-  options.target = sim::parse_target(given.target);
+  if (given.target) options.target = sim::parse_target(*given.target);
   if (given.torch_version) options.torch_version = sim::parse_torch_version(*given.torch_version);
   options.world_size = given.world_size;
   options.cores_per_node = given.cores_per_node;
@@ -70,12 +70,13 @@ sim::LintOptions lint_options(const LintCommandOptions& given) {
 struct Linted {
   std::string file;  ///< whose settings are judged
   sim::DsDocument document;
-  sim::LintOptions options;  ///< with what another program's file says
-  std::string given{};       ///< the file that was named, if it is another program's
-  std::string program{};     ///< whose it is
-  bool judged = true;        ///< false: nothing in it is for DeepSpeed
-  bool of_program = false;   ///< the document is in no file of DeepSpeed's
-  std::string how{};         ///< of another program's file: what is judged
+  sim::LintOptions options;             ///< with what another program's file says
+  std::string given{};                  ///< the file that was named, if it is another program's
+  std::string program{};                ///< whose it is
+  bool judged = true;                   ///< false: nothing in it is for DeepSpeed
+  bool of_program = false;              ///< the document is in no file of DeepSpeed's
+  std::string how{};                    ///< of another program's file: what is judged
+  std::vector<std::string> warnings{};  ///< of what the command line and the files say together
   std::vector<Finding> findings{};
   std::vector<std::string> not_modelled{};
 };
@@ -136,21 +137,27 @@ std::string fix_text(const Fixed& fixed) {
   return text;
 }
 
-void take_launch(const sim::GivenDeepSpeed& given, sim::LintOptions& options) {
-  if (options.target == sim::LaunchTarget::kDeepSpeed) options.target = given.target;
+/// What the command line says holds.
+void take_launch(const sim::GivenDeepSpeed& given, bool has_target, Linted& linted) {
+  sim::LintOptions& options = linted.options;
+  if (!has_target) options.target = given.target;
+  if (given.processes && options.world_size && *options.world_size != *given.processes) {
+    linted.warnings.push_back(
+        fmt::format("{}: starts {} processes; judged for the {} of --world-size", linted.file,
+                    *given.processes, *options.world_size));
+  }
   if (!options.world_size) options.world_size = given.processes;
   if (!options.gpus_per_node && given.processes) {
-    options.gpus_per_node = std::max<std::int64_t>(1, *given.processes / given.machines);
+    options.gpus_per_node = std::max<std::int64_t>(1, *options.world_size / given.machines);
   }
   options.beside_file = given.refused;
   options.arguments = given.arguments;
 }
 
 /// What another program gives to DeepSpeed by its own file.
-void read_given(const Node& root, sim::TrainingProgram program, const std::filesystem::path& path,
-                Linted& linted) {
-  sim::GivenDeepSpeed given = sim::given_deepspeed(root, program, path);
-  take_launch(given, linted.options);
+void read_given(const Node& root, sim::TrainingProgram program, bool has_target, Linted& linted) {
+  sim::GivenDeepSpeed given = sim::given_deepspeed(root, program, linted.file);
+  take_launch(given, has_target, linted);
   linted.given = linted.file;
   linted.program = to_string(program);
   linted.of_program = !given.file;
@@ -198,7 +205,8 @@ std::optional<sim::TrainingProgram> other_program(const Node& root) {
   return program == sim::TrainingProgram::kDeepSpeed ? std::nullopt : program;
 }
 
-Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options) {
+Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& options,
+                 bool has_target) {
   const bool standard_input = path == "-";
   Linted linted{standard_input ? "<stdin>" : path.string(), {}, options};
   const std::string text =
@@ -210,12 +218,12 @@ Linted lint_file(const std::filesystem::path& path, const sim::LintOptions& opti
     fail_at(root.at, "", "expected DeepSpeed's or accelerate's configuration, found a scenario");
   }
   if (const auto program = other_program(root)) {
-    read_given(root, *program, linted.file, linted);
+    read_given(root, *program, has_target, linted);
   } else {
     linted.document = sim::parse_ds_document(text, linted.file);
     if (const auto other = other_program(linted.document.root)) {
       const Node given = std::exchange(linted.document, {}).root;
-      read_given(given, *other, linted.file, linted);
+      read_given(given, *other, has_target, linted);
     }
   }
   if (!linted.judged) return linted;
@@ -288,6 +296,9 @@ std::string json_report(const std::vector<Linted>& files, const std::optional<Fi
   for (const Linted& linted : files) {
     if (!linted.not_modelled.empty()) document["not_modelled"][linted.file] = linted.not_modelled;
   }
+  for (const Linted& linted : files) {
+    for (const std::string& one : linted.warnings) document["assumptions"].push_back(one);
+  }
   document["errors"] = total.errors;
   document["warnings"] = total.warnings;
   document["notes"] = total.notes;
@@ -320,7 +331,14 @@ int lint_command(const CommonOptions& common, const LintCommandOptions& given) {
   }
   // All are read before anything is printed: one that cannot be read is exit code 2 and no report.
   std::vector<Linted> files;
-  for (const std::filesystem::path& path : given.files) files.push_back(lint_file(path, options));
+  for (const std::filesystem::path& path : given.files) {
+    files.push_back(lint_file(path, options, given.target.has_value()));
+  }
+  for (const Linted& linted : files) {
+    for (const std::string& warning : linted.warnings) {
+      if (!common.quiet) complain("zenflow-sim: " + warning + "\n");
+    }
+  }
   std::optional<Fixed> fixed;
   if (given.fix && files[0].of_program) {
     throw Error(ErrorKind::kInput,
