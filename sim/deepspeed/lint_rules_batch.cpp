@@ -53,6 +53,27 @@ void check_positive(LintContext& context, const Rule& rule) {
   }
 }
 
+/// Whether DeepSpeed works train_batch_size out where the file does not have it.
+bool may_leave_out_total(const LintContext& context) {
+  const Node* micro = written(context, kBatchKeys[1]);
+  const Node* steps = written(context, kBatchKeys[2]);
+  if (micro == nullptr) return false;
+  const auto is_filled_in = [&context](const Node* node) {
+    return node == nullptr || (is_auto(*node) && !context.plain());
+  };
+  if (is_filled_in(micro) && is_filled_in(steps)) return true;
+  const auto batch = complete_batch(
+      {nullptr, is_filled_in(micro) ? steps : micro, is_filled_in(steps) ? nullptr : steps},
+      context.options().world_size.value_or(1));
+  return batch && batch->holds;
+}
+
+/// Besides another number for train_batch_size.
+const char* instead_of_total(const LintContext& context) {
+  return may_leave_out_total(context) ? ", or leave it out"
+                                      : ", or train_micro_batch_size_per_gpu in its place";
+}
+
 void check_equation(LintContext& context, const Rule& rule) {
   const auto ranks = context.options().world_size;
   if (!ranks) return;
@@ -70,7 +91,7 @@ void check_equation(LintContext& context, const Rule& rule) {
                   .what = fmt::format("AssertionError: train_batch_size {} is not {} per GPU x {} "
                                       "accumulation steps x {} ranks",
                                       batch->train, batch->micro, batch->steps, *ranks),
-                  .instead = due + ", or leave it out"});
+                  .instead = due + instead_of_total(context)});
 }
 
 void check_divisible(LintContext& context, const Rule& rule) {
@@ -87,7 +108,7 @@ void check_divisible(LintContext& context, const Rule& rule) {
                   .what = fmt::format("{} is no multiple of {}: the batch equation holds for no "
                                       "number of ranks (AssertionError)",
                                       *s.train_batch_size, part),
-                  .instead = fmt::format("a multiple of {}, or leave it out", part)});
+                  .instead = fmt::format("a multiple of {}{}", part, instead_of_total(context))});
 }
 
 void note_window(LintContext& context, const Rule& rule) {

@@ -20,6 +20,7 @@ using testing::all_cases;
 using testing::Case;
 using testing::kAccelerate;
 using testing::kHf;
+using testing::kPlain;
 using testing::kZenFlow;
 using testing::with;
 
@@ -170,6 +171,37 @@ TEST(Lint, FillsBatchSizesInAsTrainerDoes) {
   EXPECT_EQ(codes(automatic, with_argument("gradient_accumulation_steps", "2")), "ZF104 3:34");
 }
 
+std::string instead(const std::string& text, std::string_view code, const LintOptions& options) {
+  for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
+    if (finding.code == code) return finding.instead;
+  }
+  return "";
+}
+
+// Without train_batch_size there has to be a batch size of a GPU.
+TEST(Lint, AdvisesToLeaveTheBatchSizeOutOnlyWhereDeepSpeedWorksItOut) {
+  const LintOptions four{.world_size = 4};
+  const std::string with_steps =
+      R"({"train_batch_size": 30, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}})";
+  const std::string in_its_place = ", or train_micro_batch_size_per_gpu in its place";
+  EXPECT_EQ(instead(with_steps, "ZF093", {}), "a multiple of 4" + in_its_place);
+  EXPECT_THAT(instead(with_steps, "ZF092", four), HasSubstr(in_its_place));
+  const auto with_micro = [&](const std::string& micro) {
+    return with(with_steps, "{", "{\"train_micro_batch_size_per_gpu\": " + micro + ", ");
+  };
+  EXPECT_EQ(instead(with_micro("2"), "ZF093", {}), "a multiple of 8, or leave it out");
+  EXPECT_EQ(instead(with_micro("2"), "ZF092", four), "32, or leave it out");
+  EXPECT_EQ(instead(with_micro("null"), "ZF093", {}), "a multiple of 4" + in_its_place);
+  EXPECT_EQ(instead(with_micro("\"auto\""), "ZF093", {.target = kHf}),
+            "a multiple of 4, or leave it out");
+  EXPECT_EQ(instead(with_micro("\"auto\""), "ZF093", {}), "a multiple of 4" + in_its_place);
+  // What the advice leads to has no error.
+  for (const LintOptions& options : {four, LintOptions{}}) {
+    const std::string without = with(with_micro("2"), "\"train_batch_size\": 30, ", "");
+    EXPECT_EQ(summary(lint(parse_ds_document(without, "ds.json"), options)), "");
+  }
+}
+
 RejectedBy rejection(const std::string& text, std::string_view code, std::int64_t ranks) {
   const LintOptions options{.world_size = ranks};
   for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
@@ -233,8 +265,7 @@ TEST(Lint, NamesWhatWasMeantAndWhereItIsSaid) {
               HasSubstr("\"params\""));
   EXPECT_THAT(instead(testing::with_scheduler(R"({"type": "warmuplr", "params": {}})")),
               HasSubstr("\"WarmupLR\""));
-  const std::string type =
-      with(testing::kPlain, "{\n", "{\"communication_data_type\": \"bfloat16\",\n");
+  const std::string type = with(kPlain, "{\n", "{\"communication_data_type\": \"bfloat16\",\n");
   EXPECT_THAT(std::string(only_finding(type, "0.19.8").reference),
               HasSubstr("get_communication_data_type"));
 }
