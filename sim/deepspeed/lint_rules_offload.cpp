@@ -39,7 +39,22 @@ void check_ratio_granularity(LintContext& context, const Rule& rule) {
   const LintSettings& s = context.settings();
   constexpr std::int64_t kDefault = 1'000'000'000;
   const std::int64_t group = context.integer("zero_optimization.sub_group_size").value_or(kDefault);
-  if (s.ratio >= 1 || s.stage != 3 || s.zenflow || group < kDefault) return;
+  if (s.ratio >= 1 || s.stage != 3 || s.zenflow) return;
+  if (s.offload == "nvme") {
+    // Swapped sub-groups lie on NVMe and are read into host memory, whatever the ratio says; those
+    // that it would keep on the GPU have their step by torch.optim.AdamW, whose moments the swapper
+    // does not know.
+    context.report(rule,
+                   {.path = in_offload("ratio"),
+                    .what = "with device \"nvme\" nothing stays on the GPU: torch.optim.AdamW "
+                            "updates that share on the CPU, its moments in host memory",
+                    .instead = "1.0, or device \"cpu\"",
+                    .edits = {set_key(in_offload("ratio"), "1.0")},
+                    .reference = "deepspeed/runtime/zero/stage3.py "
+                                 "_create_fp32_partitions, _optimizer_step"});
+    return;
+  }
+  if (group < kDefault) return;
   context.report(rule,
                  {.path = in_offload("ratio"),
                   .what = fmt::format("whole sub-groups of {} parameters move, so most ratios "
@@ -407,8 +422,8 @@ void check_torch(LintContext& context, const Rule& rule) {
 constexpr Rule kRules[] = {
     {"ZF060", Severity::kError, RejectedBy::kConfig, "partial offload below stage 3",
      "deepspeed/runtime/zero/config.py offload_ratio_check", check_ratio_stage},
-    {"ZF061", Severity::kWarning, RejectedBy::kNobody, "partial offload with large sub-groups",
-     "DeepSpeed #4775", check_ratio_granularity},
+    {"ZF061", Severity::kWarning, RejectedBy::kNobody,
+     "partial offload that moves little or nothing", "DeepSpeed #4775", check_ratio_granularity},
     {"ZF062", Severity::kWarning, RejectedBy::kNobody, "SuperOffload where it is ignored",
      "deepspeed/runtime/engine.py _configure_zero_optimizer", check_super_offload_stage},
     {"ZF063", Severity::kWarning, RejectedBy::kNobody, "SuperOffload made synchronous by clipping",

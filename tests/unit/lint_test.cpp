@@ -202,6 +202,22 @@ TEST(Lint, AdvisesToLeaveTheBatchSizeOutOnlyWhereDeepSpeedWorksItOut) {
   }
 }
 
+TEST(Lint, SaysThatARatioKeepsNothingOfNvmeOnTheGpu) {
+  const auto ratio = [](const std::string& device, const std::string& group) {
+    return R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3,
+"sub_group_size": )" +
+           group + R"(, "offload_optimizer": {"device": ")" + device +
+           R"(", "nvme_path": "/x", "ratio": 0.5, "pin_memory": true}}})";
+  };
+  EXPECT_EQ(instead(ratio("cpu", "1000000000"), "ZF061", {}),
+            "\"sub_group_size\": 100000000 with it");
+  EXPECT_EQ(instead(ratio("cpu", "100000000"), "ZF061", {}), "");
+  for (const char* group : {"1000000000", "100000000"}) {
+    EXPECT_EQ(instead(ratio("nvme", group), "ZF061", {}), "1.0, or device \"cpu\"");
+  }
+}
+
 RejectedBy rejection(const std::string& text, std::string_view code, std::int64_t ranks) {
   const LintOptions options{.world_size = ranks};
   for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
