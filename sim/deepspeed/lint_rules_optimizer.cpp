@@ -190,6 +190,64 @@ void check_optimizer_params(LintContext& context, const Rule& rule) {
   check_params(context, rule, "optimizer", made->name, split(made->params));
 }
 
+/// What a constructor has to do with a value of the file.
+struct Expected {
+  std::string what;  ///< empty: it takes the value
+  std::string instead;
+};
+
+/// Python's true and false are numbers.
+bool is_python_number(const Node& node) {
+  return is_number(node) || is_boolean(node);
+}
+
+Expected expected_number(const Node& node) {
+  if (is_python_number(node)) return {};
+  Node plain = node;
+  plain.quoted = false;
+  if (is_number(plain)) return {"a number", plain.scalar};
+  const auto number = node.is_scalar() ? number_as_json(node, false) : std::nullopt;
+  return {"a number", number.value_or("a number")};
+}
+
+/// PyTorch's own optimizers do not look at a third one.
+Expected expected_betas(const Node& node, bool of_torch) {
+  constexpr std::size_t kBetas = 2;
+  const bool fits = of_torch ? node.items.size() >= kBetas : node.items.size() == kBetas;
+  const bool numbers = std::all_of(node.items.begin(), node.items.end(), is_python_number);
+  if (fits && numbers) return {};
+  return {"a list of two numbers", "[0.9, 0.999]"};
+}
+
+void check_param_types(LintContext& context, const Rule& rule) {
+  const Constructor* made = find_constructor(context);
+  const Node* params = context.set("optimizer.params");
+  if (made == nullptr || params == nullptr || !params->is_map()) return;
+  const bool of_torch = made->made == Made::kOfTorch || is_of_torch(*made);
+  const std::vector<std::string> known = split(made->params);
+  for (const Node::Entry& entry : params->entries) {
+    if (is_auto(entry.value) || !contains(known, entry.key)) continue;  // rules of their own
+    // Adafactor's eps is a pair.
+    const bool number = contains(split("lr|eps|weight_decay"), entry.key) &&
+                        !(made->type == "Adafactor" && entry.key == "eps");
+    Expected due;
+    if (number) due = expected_number(entry.value);
+    if (entry.key == "betas") due = expected_betas(entry.value, of_torch);
+    if (due.what.empty()) continue;
+    const std::string path = "optimizer.params." + entry.key;
+    std::vector<Edit> edits;
+    if (number && due.instead != due.what) edits.push_back(set_key(path, due.instead));
+    const bool list = !entry.value.items.empty();
+    context.report(rule, {.path = path,
+                          .what = fmt::format("{} takes {}, found {}: {}", made->name, due.what,
+                                              list ? "another list" : shown(entry.value),
+                                              list ? "it stops" : "TypeError"),
+                          .instead = due.instead,
+                          .edits = std::move(edits),
+                          .at = entry.value.at});
+  }
+}
+
 void check_amsgrad(LintContext& context, const Rule& rule) {
   const char* path = "optimizer.params.amsgrad";
   const Constructor* made = find_constructor(context);
@@ -412,6 +470,9 @@ constexpr Rule kRules[] = {
      "deepspeed/runtime/zero/stage3.py __init__", check_partial_optimizer},
     {"ZF118", Severity::kError, RejectedBy::kEngine, "boundaries of the caller with overlap_comm",
      "deepspeed/runtime/engine.py _do_sanity_check", check_unmanaged_overlap},
+    {"ZF119", Severity::kError, RejectedBy::kEngine, "optimizer parameter of the wrong type",
+     "deepspeed/ops/adam/cpu_adam.py create_adam; torch/optim/adamw.py __init__",
+     check_param_types},
 };
 
 }  // namespace

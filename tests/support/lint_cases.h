@@ -498,6 +498,8 @@ inline std::vector<Case> optimizer_cases() {
        .from = zero,
        .to = "\"stage\": 0",
        .expected = ""},
+      {.base = with_optimizer(R"({"type": "AdamW", "params": {"lr": "1e-5"}})"),
+       .expected = "ZF119 4:51"},
       // Parameters, by where the optimizer is.
       {.base = with_optimizer(R"({"type": "Adam", "params": {"set_grad_none": true}})"),
        .expected = "ZF111 4:44"},

@@ -218,6 +218,45 @@ TEST(Lint, SaysThatARatioKeepsNothingOfNvmeOnTheGpu) {
   }
 }
 
+// Numbers as texts reach the optimizer as they are: pybind and PyTorch raise.
+TEST(Lint, RefusesOptimizerParametersOfTheWrongType) {
+  const auto found = [](const std::string& params, const std::string& type = "AdamW",
+                        LaunchTarget target = LaunchTarget::kDeepSpeed) {
+    const std::string text = with(with(kPlain, R"({"lr": 1e-5})", params), "AdamW", type);
+    std::string all;
+    for (const Finding& one : lint(parse_ds_document(text, "ds.json"), {.target = target})) {
+      if (one.code == "ZF119") all += one.path + ": " + one.what + " -> " + one.instead + "\n";
+    }
+    return all;
+  };
+  EXPECT_EQ(found(R"({"lr": "1e-5"})"),
+            "optimizer.params.lr: DeepSpeedCPUAdam takes a number, found \"1e-5\": TypeError -> "
+            "1e-5\n");
+  EXPECT_EQ(found(R"({"betas": "0.9,0.95"})"),
+            "optimizer.params.betas: DeepSpeedCPUAdam takes a list of two numbers, found "
+            "\"0.9,0.95\": TypeError -> [0.9, 0.999]\n");
+  for (const char* value : {R"({"eps": "1e-8"})", R"({"weight_decay": "0.1"})", R"({"lr": null})",
+                            R"({"lr": [1e-5]})", R"({"betas": 0.9})", R"({"betas": [0.9]})",
+                            R"({"betas": ["0.9", 0.95]})", R"({"betas": [0.9, 0.95, 0.99]})"}) {
+    EXPECT_NE(found(value), "") << value;
+  }
+  for (const char* value :
+       {R"({"lr": 1e-5, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0})", R"({"lr": true})",
+        R"({"lr": "auto"})", R"({"bias_correction": "yes"})"}) {
+    EXPECT_EQ(found(value), "") << value;
+  }
+  EXPECT_EQ(found(R"({"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"})",
+                  "AdamW", kHf),
+            "");
+  EXPECT_NE(found(R"({"lr": "1e-5"})", "SGD"), "");
+  EXPECT_NE(found(R"({"lr": "1e-5"})", "Lion"), "");
+  EXPECT_EQ(found(R"({"lr": "1e-5"})", "Own"), "") << "another package's";
+  EXPECT_EQ(found(R"({"eps": [1e-30, 1e-3]})", "Adafactor"), "");
+  EXPECT_EQ(found(R"({"torch_adam": true, "betas": [0.9, 0.95, 0.99]})"), "");
+  const LintFix fixed = fix(parse_ds_document(with(kPlain, "1e-5", "\"1e-5\""), "ds.json"), {});
+  EXPECT_THAT(render_json(fixed.root), HasSubstr(R"("lr": 1e-5)"));
+}
+
 RejectedBy rejection(const std::string& text, std::string_view code, std::int64_t ranks) {
   const LintOptions options{.world_size = ranks};
   for (const Finding& finding : lint(parse_ds_document(text, "ds.json"), options)) {
