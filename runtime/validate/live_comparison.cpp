@@ -73,9 +73,13 @@ class LiveComparison {
 
  private:
   void add(const OffloadSetup& point, bool calibrated, const std::string& text) {
-    if (std::find(points_.begin(), points_.end(), point) != points_.end()) {
-      throw Error(ErrorKind::kInput,
-                  fmt::format("{}: given twice; what is calibrated on cannot be predicted", text));
+    const auto known = std::find(points_.begin(), points_.end(), point);
+    if (known != points_.end()) {
+      const bool is_fitted = known - points_.begin() < std::ssize(flags_.calibrate);
+      throw Error(ErrorKind::kInput, fmt::format("{}: given twice{}", text,
+                                                 is_fitted && !calibrated
+                                                     ? "; what is calibrated on cannot be predicted"
+                                                     : ""));
     }
     points_.push_back(point);
     runs_.emplace_back();

@@ -61,8 +61,9 @@ struct WindowMetrics {
 [[nodiscard]] double mean_step_time(const Program& program, const Execution& execution,
                                     std::size_t step);
 
-/// What a task of a compute lane takes beyond its duration, in picoseconds: it waits for the threads
-/// that feed it, which share cores with an update; unless these are the device. 0 for other tasks.
+/// What a task of a compute lane takes beyond its duration, in picoseconds: it waits for the
+/// threads that feed it, which share cores with an update; unless these are the device. 0 for other
+/// tasks.
 [[nodiscard]] double slowed_by_update(const Program& program, const Execution& execution,
                                       TaskId task);
 

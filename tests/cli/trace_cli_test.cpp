@@ -228,12 +228,13 @@ TEST_F(TraceCli, CalibrateRefusesWhatItWouldPassOver) {
       {"t.json", "--scenario", "s.yaml", "--activation-checkpointing"},
       {"t.json", "--scenario", "s.yaml", "--setting", "gpu-only", "--steps", "x"},
       {"--analyze", "t.json", "--profile", "dgx_h100"},
-      {"--analyze", "t.json", "--model", "m.json"}};
+      {"--analyze", "t.json", "--model", "m.json"},
+      {"t.json", "./t.json", "--profile", "dgx_h100"}};
   for (std::vector<std::string> arguments : wrong) {
     arguments.insert(arguments.begin(), {ZENFLOW_CALIBRATE, "fit"});
     const Outcome outcome = run_program(arguments, {.folder = folder_.path()});
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, ContainsRegex("requires|excludes"));
+    EXPECT_THAT(outcome.err, ContainsRegex("requires|excludes|given twice"));
   }
 }
 

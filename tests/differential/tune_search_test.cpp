@@ -392,12 +392,18 @@ INSTANTIATE_TEST_SUITE_P(Spaces, TuneSearch, ::testing::Range(std::size_t{0}, ca
 /// to offload from: its memory is the same, and the optimizer only gets cores of its own.
 bool fits_without_offloading(const Candidates& candidates) {
   if (candidates.request().job.scenario.hardware.gpu.runs_on_host()) return false;
+  const Space& space = candidates.request().space;
+  Setting setting = setting_of(candidates.request().job);
+  setting.set(Knob::kPlacement, static_cast<double>(Placement::kGpu));
   for (const int stage : {0, 1, 2, 3}) {
-    Setting setting = setting_of(candidates.request().job);
-    setting.set(Knob::kPlacement, static_cast<double>(Placement::kGpu));
     setting.set(Knob::kStage, stage);
-    setting.set(Knob::kOverlapComm, 1);
-    if (candidates.evaluate(setting).infeasible.empty()) return true;
+    for (const double overlap : {1, 0}) {
+      setting.set(Knob::kOverlapComm, overlap);
+      for (const double bucket : space.values(Knob::kBucket)) {
+        setting.set(Knob::kBucket, bucket);
+        if (candidates.evaluate(setting).infeasible.empty()) return true;
+      }
+    }
   }
   return false;
 }

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -53,7 +54,19 @@ int fit(const FitOptions& options) {
   return 0;
 }
 
+/// A file that counts twice would seem to be known better than it is.
+void refuse_repeats(const std::vector<std::string>& traces) {
+  std::set<fs::path> seen;
+  for (const std::string& trace : traces) {
+    std::error_code missing;
+    if (!seen.insert(fs::weakly_canonical(trace, missing)).second) {
+      throw Error(ErrorKind::kInput, fmt::format("{}: given twice", trace));
+    }
+  }
+}
+
 int run(const FitOptions& options) {
+  refuse_repeats(options.traces);
   if (options.analyze.traces.empty()) {
     require_fit_option(!options.traces.empty(), "TRACE..., or --analyze TRACE");
     return options.settings.empty() ? foreign_fit(options) : fit(options);
