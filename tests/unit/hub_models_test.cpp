@@ -164,6 +164,27 @@ TEST(HubModels, OfAnotherArchitectureAreRefused) {
             "(no error)");
 }
 
+// transformers reads it with Llama's classes, and its repositories have code of their own.
+TEST(HubModels, OfInternLm3HaveClassesOfTwoNames) {
+  const auto error_with = [](const std::string& more) {
+    return error_of(fmt::format("{{\"model_type\": \"internlm3\",\n{},\n{}}}", more, kLlama));
+  };
+  const auto mapped = [](const std::string& name) {
+    return fmt::format("\"auto_map\": {{\"AutoModelForCausalLM\": \"modeling.{}\"}}", name);
+  };
+  for (const std::string name : {"LlamaForCausalLM", "InternLM3ForCausalLM", "LlamaModel"}) {
+    EXPECT_EQ(error_with(fmt::format("\"architectures\": [\"{}\"]", name)), "(no error)");
+    EXPECT_EQ(error_with(mapped(name)), "(no error)");
+  }
+  for (const std::string name : {"Llama4ForCausalLM", "MistralForCausalLM"}) {
+    const std::string error = error_with(fmt::format("\"architectures\": [\"{}\"]", name));
+    EXPECT_EQ(error.find("config.json:2:19: architectures[0]: "), 0U) << error;
+    EXPECT_NE(error.find("InternLM3ForCausalLM"), std::string::npos) << error;
+    EXPECT_NE(error.find("LlamaForCausalLM"), std::string::npos) << error;
+  }
+  EXPECT_EQ(error_with(mapped("MistralForCausalLM")).find("config.json:2:38: auto_map."), 0U);
+}
+
 std::int64_t outputs_of(const std::string& classes) {
   return read_model(
              parse_json(llama_with("\"num_labels\": 3, \"architectures\": [\"" + classes + "\"]"),

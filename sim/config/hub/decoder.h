@@ -128,6 +128,7 @@ struct Experts {
 struct DecoderRow {
   std::string_view type;
   std::string_view classes;                   ///< prefix of its classes' names: "Llama"
+  std::string_view other_classes = {};        ///< and of the code that its repositories had
   std::string_view answer_prefix = "model.";  ///< of ForQuestionAnswering's decoder
   Norm norm = Norm::kRms;
   NormPlace place = NormPlace::kBefore;

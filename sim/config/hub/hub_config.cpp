@@ -106,17 +106,21 @@ std::int64_t HubConfig::answer_labels() {
   return count;
 }
 
-void HubConfig::check_class(std::string_view classes, Names suffixes) {
+void HubConfig::check_class(std::string_view classes, Names suffixes,
+                            std::string_view other_classes) {
   const auto architectures = map_.optional("architectures");
   if (!architectures) return;
   const std::vector<ValueReader> items = architectures->items();
   if (items.empty()) return;
   const std::string name = items.front().string();
   std::string known;
-  for (const std::string_view suffix : suffixes) {
-    const std::string one = fmt::format("{}{}", classes, suffix);
-    if (name == one) return;
-    known += (known.empty() ? "" : ", ") + one;
+  for (const std::string_view prefix : {classes, other_classes}) {
+    if (prefix.empty()) continue;
+    for (const std::string_view suffix : suffixes) {
+      const std::string one = fmt::format("{}{}", prefix, suffix);
+      if (name == one) return;
+      known += (known.empty() ? "" : ", ") + one;
+    }
   }
   items.front().fail(
       fmt::format("no class of this model_type that is known: \"{}\"; known: {}", name, known));

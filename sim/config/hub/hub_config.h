@@ -90,9 +90,9 @@ class HubConfig {
   void take_labels(std::int64_t count) { labels_ = count; }
   /// Labels of ForQuestionAnswering, which needs two: a start and an end.
   [[nodiscard]] std::int64_t answer_labels();
-  /// Throws Error(kInput) if `architectures` names another class than `classes` with one of
-  /// `suffixes`.
-  void check_class(std::string_view classes, Names suffixes);
+  /// Throws Error(kInput) if `architectures` names another class than `classes`, or `other_classes`
+  /// if there are any, with one of `suffixes`.
+  void check_class(std::string_view classes, Names suffixes, std::string_view other_classes = {});
 
  private:
   MapReader map_;

@@ -33,6 +33,7 @@ struct FamilyRow {
   std::string_view type;
   std::string_view classes;  ///< prefix of its classes' names
   void (*read)(HubConfig& config, ModelSpec& model);
+  std::string_view other_classes = {};  ///< transformers' own, where they are another family's
 };
 
 constexpr auto kFamilies = std::to_array<FamilyRow>({
@@ -50,7 +51,7 @@ constexpr auto kFamilies = std::to_array<FamilyRow>({
     {"persimmon", "Persimmon", hub::read_persimmon},
     {"mpt", "Mpt", hub::read_mpt},
     {"dbrx", "Dbrx", hub::read_dbrx},
-    {"internlm3", "InternLM3", hub::read_internlm3},
+    {"internlm3", "InternLM3", hub::read_internlm3, "Llama"},
     {"bert", "Bert", hub::read_bert},
     {"roberta", "Roberta", hub::read_roberta},
     {"xlm-roberta", "XLMRoberta", hub::read_xlm_roberta},
@@ -119,31 +120,37 @@ constexpr auto kHeads =
                               {"TextModel", Head::kNone},
                               {"Model", Head::kNone}});
 
+/// What names of a family's classes begin with. The second is empty where there is one only.
+using Prefixes = std::array<std::string_view, 2>;
+
 /// The head that the class's name ends in. Throws if it is no class of the family.
-Head head_of(const ValueReader& value, std::string_view classes) {
+Head head_of(const ValueReader& value, const Prefixes& prefixes) {
   const std::string name = value.string();
-  if (name.starts_with(classes)) {
-    const std::string_view rest = std::string_view(name).substr(classes.size());
-    for (const NamedHead& one : kHeads) {
-      if (rest == one.suffix) return one.head;
-    }
-  }
   std::string known;
-  for (const NamedHead& one : kHeads) {
-    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", classes, one.suffix);
+  for (const std::string_view classes : prefixes) {
+    if (classes.empty()) continue;
+    for (const NamedHead& one : kHeads) {
+      const std::string full = fmt::format("{}{}", classes, one.suffix);
+      if (name == full) return one.head;
+      known += (known.empty() ? "" : ", ") + full;
+    }
   }
   value.fail(
       fmt::format("no class of this model_type that is known: \"{}\"; known: {}", name, known));
 }
 
 /// Classes of the repository's own code would be other networks than those of transformers.
-void check_auto_map(MapReader& root, std::string_view classes) {
+void check_auto_map(MapReader& root, const Prefixes& prefixes) {
   const auto map = root.optional_map("auto_map");
   if (!map) return;
   for (const auto& [key, key_at, node] : map->node().entries) {
     if (!key.starts_with("AutoModel") || !node.is_scalar()) continue;
     const std::string_view name = std::string_view(node.scalar).substr(node.scalar.rfind('.') + 1);
-    if (name.starts_with(classes)) continue;
+    if (std::any_of(prefixes.begin(), prefixes.end(), [name](std::string_view classes) {
+          return !classes.empty() && name.starts_with(classes);
+        })) {
+      continue;
+    }
     fail_at(node.at, "auto_map." + key,
             fmt::format("\"{}\" is code of the model's repository that is not known here",
                         node.scalar));
@@ -158,11 +165,11 @@ void check_plain(MapReader& root) {
   }
 }
 
-Head read_head(MapReader& root, std::string_view classes) {
+Head read_head(MapReader& root, const Prefixes& prefixes) {
   const auto architectures = root.optional("architectures");
   if (!architectures) return Head::kLanguage;
   const std::vector<ValueReader> items = architectures->items();
-  return items.empty() ? Head::kLanguage : head_of(items.front(), classes);
+  return items.empty() ? Head::kLanguage : head_of(items.front(), prefixes);
 }
 
 [[noreturn]] void fail_unknown(const ValueReader& type) {
@@ -220,9 +227,10 @@ ModelSpec read_model(const Node& root, const std::string& name, HeadSource sourc
       std::find_if(kFamilies.begin(), kFamilies.end(),
                    [&model](const FamilyRow& one) { return one.type == model.type; });
   if (decoder == nullptr && family == kFamilies.end()) fail_unknown(type);
-  const std::string_view classes = decoder != nullptr ? decoder->classes : family->classes;
-  const Head head = source == HeadSource::kLanguage ? Head::kLanguage : read_head(map, classes);
-  check_auto_map(map, classes);
+  const Prefixes prefixes = decoder != nullptr ? Prefixes{decoder->classes, decoder->other_classes}
+                                               : Prefixes{family->classes, family->other_classes};
+  const Head head = source == HeadSource::kLanguage ? Head::kLanguage : read_head(map, prefixes);
+  check_auto_map(map, prefixes);
   if (decoder != nullptr) {
     check_plain(map);
     HubConfig config(std::move(map), head);

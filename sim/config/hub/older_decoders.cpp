@@ -761,7 +761,7 @@ void read_dbrx(HubConfig& config, ModelSpec& model) {
 }
 
 void read_internlm3(HubConfig& config, ModelSpec& model) {
-  config.check_class("InternLM3", {"Model", "ForCausalLM"});
+  config.check_class("InternLM3", {"Model", "ForCausalLM"}, "Llama");
   // Llama's network; each bias has two names, and all must agree.
   bool has_bias = false;
   for (const std::string_view key : {"attention_bias", "qkv_bias", "mlp_bias", "bias"}) {
