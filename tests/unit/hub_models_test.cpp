@@ -1,5 +1,6 @@
 // What is read from config.json files against the parameters of transformers' own classes
-// (tests/data/hub_models.json: names, shapes and counts by transformers 5.23 on the meta device).
+// (tests/data/hub_models.json: names, shapes and counts by transformers 5.23, of what it does not
+// have 5.24, on the meta device).
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>

@@ -48,7 +48,9 @@ std::int64_t read_head_dim(HubConfig& config, const DecoderRow& row, const Sizes
 Sizes read_sizes(HubConfig& config, const DecoderRow& row, ModelSpec& model) {
   Sizes sizes;
   sizes.hidden = config.size({"hidden_size"}, kMaxHidden, row.hidden);
-  sizes.layers = config.size({"num_hidden_layers"}, kMaxLayers, row.layers);
+  sizes.layers =
+      config.size({config.has(row.layers_alias) ? row.layers_alias : "num_hidden_layers"},
+                  kMaxLayers, row.layers);
   sizes.heads = config.size({"num_attention_heads"}, kMaxHeads, row.heads);
   sizes.kv_heads = nullable(config, "num_key_value_heads", row.kv_heads, kMaxHeads);
   if (sizes.kv_heads == 0) sizes.kv_heads = sizes.heads;
@@ -159,7 +161,8 @@ ExpertSizes read_experts(HubConfig& config, const Experts& row, const Sizes& siz
         config.has(row.shared_count_alias) ? row.shared_count_alias : row.shared_count_key;
     const std::int64_t count =
         key.empty() ? row.shared_count : nullable(config, key, row.shared_count, kMaxExperts);
-    experts.shared = count * experts.width;
+    experts.shared =
+        count == 0 && row.shared_by_default ? sizes.intermediate : count * experts.width;
   }
   return experts;
 }
@@ -217,9 +220,11 @@ class DecoderReader {
         qkv_bias_(config.is(row.qkv_bias)),
         output_bias_(config.is(row.output_bias)),
         mlp_bias_(config.is(row.mlp_bias)),
+        norms_after_(config.is(row.norms_after)),
         qk_norm_(row.qk_norm),
         norm_(row.rms_key.empty() || !config.has(row.rms_key) ? row.norm : Norm::kRms) {
-    if (!row.qk_norm_key.empty() && !config.is({row.qk_norm_key, false})) qk_norm_ = QkNorm::kNone;
+    if (config.has(row.qkv_bias_alias)) qkv_bias_ = config.is({row.qkv_bias_alias, false});
+    if (!config.is(row.qk_norm_if)) qk_norm_ = QkNorm::kNone;
     if (row.experts != nullptr) experts_ = read_experts(config, *row.experts, sizes_);
     activation_ = plain_activation(
         config.text_or("hidden_act", row.mlp == Mlp::kPlain ? "gelu_pytorch_tanh" : "silu"));
@@ -254,7 +259,7 @@ class DecoderReader {
     }
     LayerBuilder head("head", top, sizes_.hidden);
     head.norm(norm_, prefix_.substr(top.size()) + std::string(row_.final_norm), sizes_.hidden);
-    add_head(config_, model_, head, sizes_.hidden, config_.is(row_.head_bias));
+    add_head(config_, model_, head, sizes_.hidden, config_.is(row_.head_bias), head_vocab());
     model_.head = head.take();
   }
 
@@ -272,6 +277,11 @@ class DecoderReader {
     return choice.sparse && !all_sparse() ? "expert block" : "block";
   }
 
+  [[nodiscard]] std::int64_t head_vocab() {
+    if (model_.tied_embeddings || !config_.has(row_.head_vocab_key)) return 0;
+    return config_.positive_or({row_.head_vocab_key}, 0, model_.vocab);
+  }
+
   Layer block(const Choice& choice) {
     LayerBuilder b(name_of(choice), prefix_ + "layers.{}.", sizes_.hidden);
     const bool before = choice.mixed && row_.mixer->norms_first;
@@ -287,11 +297,11 @@ class DecoderReader {
       case NormPlace::kSandwich:
         norm(b, row_.norms[0]);
         mix(b, choice);
-        norm(b, row_.norms[1], NormFeeds::kSum);
+        if (norms_after_) norm(b, row_.norms[1], NormFeeds::kSum);
         b.residual();
         norm(b, row_.norms[2]);
         feed_forward(b, choice.sparse);
-        norm(b, row_.norms[3], NormFeeds::kSum);
+        if (norms_after_) norm(b, row_.norms[3], NormFeeds::kSum);
         b.residual();
         break;
       case NormPlace::kAfter:
@@ -420,7 +430,10 @@ class DecoderReader {
     const std::int64_t rotated =
         config_.positive_or({sizes.rotated_alias, "qk_rope_head_dim"}, sizes.rotated, kMaxHeadDim);
     const std::int64_t plain = config_.positive_or({"qk_nope_head_dim"}, sizes.plain, kMaxHeadDim);
-    const std::int64_t values = config_.positive_or({"v_head_dim"}, sizes.values, kMaxHeadDim);
+    const std::int64_t values = config_.positive_or(
+        {"v_head_dim"},
+        sizes.values > 0 ? sizes.values : std::max<std::int64_t>(1, hidden / sizes_.heads),
+        kMaxHeadDim);
     const std::int64_t queries = sizes_.heads * (plain + rotated);
     if (query_rank > 0) {
       b.linear(at + "q_a_proj", hidden, query_rank, qkv_bias_);
@@ -555,6 +568,7 @@ class DecoderReader {
   bool qkv_bias_;
   bool output_bias_;
   bool mlp_bias_;
+  bool norms_after_;
   QkNorm qk_norm_;
   Norm norm_;
   ExpertSizes experts_;
@@ -624,19 +638,19 @@ PlainActivation plain_activation(std::string_view name) {
 }
 
 void add_head(HubConfig& config, ModelSpec& model, LayerBuilder& head, std::int64_t width,
-              bool has_bias) {
+              bool has_bias, std::int64_t vocab) {
   switch (config.head()) {
     case Head::kNone:
     case Head::kImage:
       model.outputs = 0;
       return;
     case Head::kLanguage:
-      model.outputs = model.vocab;
+      model.outputs = vocab > 0 ? vocab : model.vocab;
       if (model.tied_embeddings) {
-        head.product("lm_head", width, model.vocab);
-        if (has_bias) head.tensor("lm_head.bias", {model.vocab});
+        head.product("lm_head", width, model.outputs);
+        if (has_bias) head.tensor("lm_head.bias", {model.outputs});
       } else {
-        head.linear("lm_head", width, model.vocab, has_bias);
+        head.linear("lm_head", width, model.outputs, has_bias);
       }
       return;
     case Head::kSequence:

@@ -53,7 +53,7 @@ struct LatentSizes {
   std::int64_t rotated = 64;
   std::string_view rotated_alias = {};  ///< a key that outweighs qk_rope_head_dim
   std::int64_t plain = 128;
-  std::int64_t values = 128;
+  std::int64_t values = 128;  ///< 0: hidden / heads
   std::int64_t index_heads = 64;
 };
 
@@ -111,7 +111,8 @@ struct Experts {
   /// Granite's: input_linear, of gate and up, and output_linear, beside the module.
   bool shared_beside = false;
   bool shared_gate = false;
-  std::int64_t shared_count = 0;  ///< where the key is missing
+  bool shared_by_default = false;  ///< a count of 0: one as wide as intermediate_size
+  std::int64_t shared_count = 0;   ///< where the key is missing
   /// Layers without experts.
   std::string_view first_dense_key = {};
   std::int64_t first_dense = 0;
@@ -125,6 +126,8 @@ struct Experts {
   bool may_lack = false;                  ///< no experts, but what is shared
 };
 
+inline constexpr Switch kYes{"", true};
+
 struct DecoderRow {
   std::string_view type;
   std::string_view classes;                   ///< prefix of its classes' names: "Llama"
@@ -133,10 +136,12 @@ struct DecoderRow {
   Norm norm = Norm::kRms;
   NormPlace place = NormPlace::kBefore;
   QkNorm qk_norm = QkNorm::kNone;
-  std::string_view qk_norm_key = {};  ///< without it, or false there: none
+  Switch qk_norm_if = kYes;  ///< false there: none
   std::array<std::string_view, 2> qk_norms = {"q_norm", "k_norm"};
   std::string_view rms_key = {};  ///< RMSNorm if it is set, whatever `norm` says
+  Switch norms_after = kYes;      ///< of NormPlace::kSandwich: false leaves out those after
   Switch qkv_bias = {};
+  std::string_view qkv_bias_alias = {};  ///< a key that outweighs it
   Switch output_bias = {};
   Switch mlp_bias = {};
   Switch tied = {"tie_word_embeddings", false};
@@ -175,7 +180,9 @@ struct DecoderRow {
   std::int64_t kv_heads = 0;       ///< where the key is missing; 0: heads
   const Experts* experts = nullptr;
   const Mixer* mixer = nullptr;
-  std::int64_t more_vocab = 0;  ///< rows of the embedding that the head does not have
+  std::int64_t more_vocab = 0;           ///< rows of the embedding that the head does not have
+  std::string_view head_vocab_key = {};  ///< rows of an untied head, if it is set
+  std::string_view layers_alias = {};    ///< a key that outweighs num_hidden_layers
   /// The MLP's columns by what the config says: LFM2 rounds them.
   std::int64_t (*mlp_width)(HubConfig& config, std::int64_t intermediate) = nullptr;
   /// Tensors of a block that no field above describes.
@@ -204,10 +211,10 @@ void read_decoder(HubConfig& config, const DecoderRow& row, const std::string& p
                   ModelSpec& model, std::optional<bool> tied = std::nullopt,
                   const std::string& top = "");
 
-/// The projection to the vocabulary, or a classifier, on a stream of `width` columns: `top` stands
-/// above the decoder's prefix. Sets `model.outputs`.
+/// The projection to the vocabulary, or to `vocab` rows if it is set, or a classifier, on a stream
+/// of `width` columns: `top` stands above the decoder's prefix. Sets `model.outputs`.
 void add_head(HubConfig& config, ModelSpec& model, LayerBuilder& head, std::int64_t width,
-              bool has_bias = false);
+              bool has_bias = false, std::int64_t vocab = 0);
 
 /// The layer's kind: an equal one that `model` has already, or a new one.
 void append_layer(ModelSpec& model, Layer layer);

@@ -58,11 +58,12 @@ EncoderSizes read_encoder_sizes(HubConfig& config, ModelSpec& model, std::int64_
 }
 
 /// Sizes of an encoder of text: with a vocabulary, and a head to it if it has one.
-EncoderSizes read_text_sizes(HubConfig& config, ModelSpec& model, std::int64_t intermediate) {
+EncoderSizes read_text_sizes(HubConfig& config, ModelSpec& model, std::int64_t intermediate,
+                             std::int64_t positions = 512) {
   EncoderSizes sizes = read_encoder_sizes(config, model, intermediate, "gelu");
   sizes.dropped = config.number_or("hidden_dropout_prob", 0.1);
   model.vocab = config.size({"vocab_size"}, kMaxVocab);
-  model.max_positions = config.positive_or({"max_position_embeddings"}, 512, kMaxPositions);
+  model.max_positions = config.positive_or({"max_position_embeddings"}, positions, kMaxPositions);
   model.tied_embeddings = config.is(kTiedWords);
   return sizes;
 }
@@ -128,8 +129,8 @@ void text_embedding(ModelSpec& model, const EncoderSizes& sizes, const std::stri
   model.embedding = embedding.take();
 }
 
-/// Names of a block that has its norms after its sums, as BERT's.
-struct PostNormNames {
+/// Names of a block as BERT's.
+struct BlockNames {
   std::array<std::string_view, 3> qkv;
   std::string_view output;
   std::string_view attention_norm;
@@ -137,30 +138,46 @@ struct PostNormNames {
   std::string_view down;
   std::string_view mlp_norm;
   bool drops_attention = true;  ///< what attention returns
+  bool drops_mlp = true;        ///< what the MLP returns
 };
 
-constexpr PostNormNames kBertBlock{
+constexpr BlockNames kBertBlock{
     .qkv = {"attention.self.query", "attention.self.key", "attention.self.value"},
     .output = "attention.output.dense",
     .attention_norm = "attention.output.LayerNorm",
     .up = "intermediate.dense",
     .down = "output.dense",
     .mlp_norm = "output.LayerNorm"};
-constexpr PostNormNames kDebertaBlock{
+constexpr BlockNames kMegatronBlock{
+    .qkv = {"attention.self.query", "attention.self.key", "attention.self.value"},
+    .output = "attention.output.dense",
+    .attention_norm = "attention.ln",
+    .up = "intermediate.dense",
+    .down = "output.dense",
+    .mlp_norm = "ln"};
+constexpr BlockNames kXlmRobertaXlBlock{
+    .qkv = {"attention.self.query", "attention.self.key", "attention.self.value"},
+    .output = "attention.output.dense",
+    .attention_norm = "attention.self_attn_layer_norm",
+    .up = "intermediate.dense",
+    .down = "output.dense",
+    .mlp_norm = "LayerNorm",
+    .drops_mlp = false};
+constexpr BlockNames kDebertaBlock{
     .qkv = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
     .output = "attention.output.dense",
     .attention_norm = "attention.output.LayerNorm",
     .up = "intermediate.dense",
     .down = "output.dense",
     .mlp_norm = "output.LayerNorm"};
-constexpr PostNormNames kMpnetBlock{
+constexpr BlockNames kMpnetBlock{
     .qkv = {"attention.attn.q", "attention.attn.k", "attention.attn.v"},
     .output = "attention.attn.o",
     .attention_norm = "attention.LayerNorm",
     .up = "intermediate.dense",
     .down = "output.dense",
     .mlp_norm = "output.LayerNorm"};
-constexpr PostNormNames kDistilbertBlock{
+constexpr BlockNames kDistilbertBlock{
     .qkv = {"attention.q_lin", "attention.k_lin", "attention.v_lin"},
     .output = "attention.out_lin",
     .attention_norm = "sa_layer_norm",
@@ -168,15 +185,15 @@ constexpr PostNormNames kDistilbertBlock{
     .down = "ffn.lin2",
     .mlp_norm = "output_layer_norm",
     .drops_attention = false};
-constexpr PostNormNames kAlbertBlock{.qkv = {"attention.query", "attention.key", "attention.value"},
-                                     .output = "attention.dense",
-                                     .attention_norm = "attention.LayerNorm",
-                                     .up = "ffn",
-                                     .down = "ffn_output",
-                                     .mlp_norm = "full_layer_layer_norm"};
+constexpr BlockNames kAlbertBlock{.qkv = {"attention.query", "attention.key", "attention.value"},
+                                  .output = "attention.dense",
+                                  .attention_norm = "attention.LayerNorm",
+                                  .up = "ffn",
+                                  .down = "ffn_output",
+                                  .mlp_norm = "full_layer_layer_norm"};
 
 void post_norm_block(LayerBuilder& block, const ModelSpec& model, const EncoderSizes& sizes,
-                     const PostNormNames& names) {
+                     const BlockNames& names) {
   const std::int64_t hidden = sizes.hidden;
   for (const std::string_view name : names.qkv) block.linear(name, hidden, hidden, true);
   block.attention(encoder_attention(model, sizes.causal));
@@ -190,6 +207,24 @@ void post_norm_block(LayerBuilder& block, const ModelSpec& model, const EncoderS
   encoder_drop(block, sizes.dropped, hidden);
   block.residual();
   block.norm(Norm::kLayer, names.mlp_norm, hidden);
+}
+
+/// The same parts with the norms before attention and before the MLP.
+void pre_norm_block(LayerBuilder& block, const ModelSpec& model, const EncoderSizes& sizes,
+                    const BlockNames& names) {
+  const std::int64_t hidden = sizes.hidden;
+  block.norm(Norm::kLayer, names.attention_norm, hidden);
+  for (const std::string_view name : names.qkv) block.linear(name, hidden, hidden, true);
+  block.attention(encoder_attention(model, sizes.causal));
+  block.linear(names.output, hidden, hidden, true);
+  encoder_drop(block, sizes.dropped, hidden);
+  block.residual();
+  block.norm(Norm::kLayer, names.mlp_norm, hidden);
+  block.linear(names.up, hidden, sizes.intermediate, true);
+  block.activation(sizes.act.kind, as_double(sizes.intermediate), sizes.act.kept);
+  block.linear(names.down, sizes.intermediate, hidden, true);
+  if (names.drops_mlp) encoder_drop(block, sizes.dropped, hidden);
+  block.residual();
 }
 
 /// Names of a head that predicts masked tokens: a product, an activation, a norm, the vocabulary.
@@ -247,8 +282,9 @@ void two_step_head(HubConfig& config, ModelSpec& model, LayerBuilder& head, std:
 /// What the heads of a text encoder are made of.
 struct TextHeads {
   MaskedHead masked;
-  std::string_view pooler = {};    ///< of the bare model, below its prefix; empty: none
-  bool classifies_pooled = false;  ///< ForSequenceClassification has the pooler, and one product
+  std::string_view pooler = {};      ///< of the bare model, below its prefix; empty: none
+  bool classifies_pooled = false;    ///< ForSequenceClassification has the pooler, and one product
+  std::string_view final_norm = {};  ///< of the last block's stream, below the prefix; empty: none
 };
 
 std::string encoder_prefix(const HubConfig& config, std::string_view of_head) {
@@ -259,6 +295,9 @@ void text_heads(HubConfig& config, ModelSpec& model, const EncoderSizes& sizes,
                 const std::string& top, const TextHeads& heads) {
   const std::int64_t hidden = sizes.hidden;
   LayerBuilder head("head", "", hidden);
+  if (!heads.final_norm.empty()) {
+    head.norm(Norm::kLayer, top + std::string(heads.final_norm), hidden);
+  }
   const bool pools = config.head() == Head::kNone || config.head() == Head::kPreTraining ||
                      (config.head() == Head::kSequence && heads.classifies_pooled);
   if (pools && !heads.pooler.empty()) {
@@ -305,28 +344,98 @@ std::int64_t positions_after(const HubConfig& config, std::int64_t rows, std::in
   return rows - padding - 1;
 }
 
-/// `makes_head_first`: a class with a head to the vocabulary makes it before the model.
-void read_roberta_class(HubConfig& config, ModelSpec& model, std::string_view classes,
-                        bool makes_head_first) {
-  config.check_class(classes, {"Model", "ForMaskedLM", "ForCausalLM", "ForSequenceClassification",
-                               "ForTokenClassification", "ForQuestionAnswering"});
-  EncoderSizes sizes = read_text_sizes(config, model, 3072);
+/// What the families around RoBERTa do differently.
+struct RobertaFamily {
+  std::string_view classes;
+  std::string_view prefix = "roberta.";
+  bool makes_head_first = false;  ///< a class with a head to the vocabulary, before the model
+  bool norms_first = false;       ///< XLM-RoBERTa-XL's block, with a norm after the last one
+  std::int64_t intermediate = 3072;
+  std::int64_t positions = 512;
+  std::int64_t types = 2;
+};
+
+void read_roberta_class(HubConfig& config, ModelSpec& model, const RobertaFamily& family) {
+  config.check_class(family.classes,
+                     {"Model", "ForMaskedLM", "ForCausalLM", "ForSequenceClassification",
+                      "ForTokenClassification", "ForQuestionAnswering"});
+  EncoderSizes sizes = read_text_sizes(config, model, family.intermediate, family.positions);
   sizes.causal = read_is_decoder(config);
   const std::int64_t rows = model.max_positions;
   model.max_positions =
       positions_after(config, rows, config.size_or({"pad_token_id"}, 1, kMaxVocab));
-  const std::string top = encoder_prefix(config, "roberta.");
-  text_embedding(
-      model, sizes, top,
-      {.position_rows = rows, .type_rows = config.positive_or({"type_vocab_size"}, 2, kMaxTypes)});
-  if (makes_head_first && config.head() == Head::kLanguage && model.tied_embeddings) {
+  const std::string top = encoder_prefix(config, family.prefix);
+  text_embedding(model, sizes, top,
+                 {.position_rows = rows,
+                  .type_rows = config.positive_or({"type_vocab_size"}, family.types, kMaxTypes),
+                  .norm = family.norms_first ? "" : "embeddings.LayerNorm"});
+  if (family.makes_head_first && config.head() == Head::kLanguage && model.tied_embeddings) {
     // PyTorch calls a shared tensor by the first of its names.
     model.embedding.tensors.front().name = "lm_head.decoder.weight";
   }
   LayerBuilder block("block", top + "encoder.layer.{}.", sizes.hidden);
-  post_norm_block(block, model, sizes, kBertBlock);
+  if (family.norms_first) {
+    pre_norm_block(block, model, sizes, kXlmRobertaXlBlock);
+  } else {
+    post_norm_block(block, model, sizes, kBertBlock);
+  }
   append_layers(model, sizes.layers, block.take());
-  text_heads(config, model, sizes, top, {.masked = kRobertaMasked, .pooler = "pooler.dense"});
+  text_heads(config, model, sizes, top,
+             {.masked = kRobertaMasked,
+              .pooler = "pooler.dense",
+              .final_norm = family.norms_first ? "encoder.LayerNorm" : ""});
+}
+
+/// Megatron's attention is not fused: its probabilities are kept, and where it drops some, what is
+/// left of them and the mask.
+void megatron_scores(HubConfig& config, const ModelSpec& model, LayerBuilder& block) {
+  const bool drops = config.number_or("attention_probs_dropout_prob", 0.1) > 0;
+  block.keep_pairs((drops ? 5 : 2) * as_double(model.heads));
+}
+
+/// What the families around BERT do differently.
+struct BertFamily {
+  std::string_view classes;
+  std::string_view prefix = "bert.";
+  std::string_view causal = "ForCausalLM";
+  bool has_tasks = false;    ///< ERNIE's embedding of the task, if use_task_id is set
+  bool norms_first = false;  ///< Megatron's block, with a norm after the last one
+};
+
+void read_bert_class(HubConfig& config, ModelSpec& model, const BertFamily& family) {
+  config.check_class(family.classes, {"Model", "ForMaskedLM", family.causal, "ForPreTraining",
+                                      "ForSequenceClassification", "ForTokenClassification",
+                                      "ForQuestionAnswering"});
+  EncoderSizes sizes = read_text_sizes(config, model, family.norms_first ? 4096 : 3072);
+  sizes.causal = read_is_decoder(config);
+  const std::string top = encoder_prefix(config, family.prefix);
+  text_embedding(model, sizes, top,
+                 {.position_rows = model.max_positions,
+                  .type_rows = config.positive_or({"type_vocab_size"}, 2, kMaxTypes),
+                  .norm = family.norms_first ? "" : "embeddings.LayerNorm"});
+  if (family.has_tasks && config.is({"use_task_id", false})) {
+    LayerBuilder tasks("", top, sizes.hidden);
+    tasks.tensor("embeddings.task_type_embeddings.weight",
+                 {config.positive_or({"task_type_vocab_size"}, 3, kMaxTypes), sizes.hidden});
+    tasks.residual();
+    append_part(model.embedding, tasks.take());
+  }
+  LayerBuilder block("block", top + "encoder.layer.{}.", sizes.hidden);
+  if (family.norms_first) {
+    pre_norm_block(block, model, sizes, kMegatronBlock);
+    megatron_scores(config, model, block);
+  } else {
+    post_norm_block(block, model, sizes, kBertBlock);
+  }
+  append_layers(model, sizes.layers, block.take());
+  text_heads(config, model, sizes, top,
+             {.masked = kBertMasked,
+              .pooler = "pooler.dense",
+              .classifies_pooled = true,
+              .final_norm = family.norms_first ? "encoder.ln" : ""});
+  if (config.head() == Head::kPreTraining) {
+    add_pooled(model, "cls.seq_relationship", sizes.hidden, 2);  // whether two sentences follow
+  }
 }
 
 /// DeBERTa's attention by distance: learnt rows that queries and keys are multiplied by.
@@ -659,35 +768,40 @@ EncoderSizes read_clip_text_sizes(HubConfig& config, ModelSpec& model, std::int6
 }  // namespace
 
 void read_bert(HubConfig& config, ModelSpec& model) {
-  config.check_class(
-      "Bert", {"Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForSequenceClassification",
-               "ForTokenClassification", "ForQuestionAnswering"});
-  EncoderSizes sizes = read_text_sizes(config, model, 3072);
-  sizes.causal = read_is_decoder(config);
-  const std::string top = encoder_prefix(config, "bert.");
-  text_embedding(model, sizes, top,
-                 {.position_rows = model.max_positions,
-                  .type_rows = config.positive_or({"type_vocab_size"}, 2, kMaxTypes)});
-  LayerBuilder block("block", top + "encoder.layer.{}.", sizes.hidden);
-  post_norm_block(block, model, sizes, kBertBlock);
-  append_layers(model, sizes.layers, block.take());
-  text_heads(config, model, sizes, top,
-             {.masked = kBertMasked, .pooler = "pooler.dense", .classifies_pooled = true});
-  if (config.head() == Head::kPreTraining) {
-    add_pooled(model, "cls.seq_relationship", sizes.hidden, 2);  // whether two sentences follow
-  }
+  read_bert_class(config, model, {.classes = "Bert", .causal = "LMHeadModel"});
+}
+
+void read_ernie(HubConfig& config, ModelSpec& model) {
+  read_bert_class(config, model, {.classes = "Ernie", .prefix = "ernie.", .has_tasks = true});
+}
+
+void read_megatron_bert(HubConfig& config, ModelSpec& model) {
+  read_bert_class(config, model, {.classes = "MegatronBert", .norms_first = true});
 }
 
 void read_roberta(HubConfig& config, ModelSpec& model) {
-  read_roberta_class(config, model, "Roberta", false);
+  read_roberta_class(config, model, {.classes = "Roberta"});
 }
 
 void read_xlm_roberta(HubConfig& config, ModelSpec& model) {
-  read_roberta_class(config, model, "XLMRoberta", true);
+  read_roberta_class(config, model, {.classes = "XLMRoberta", .makes_head_first = true});
+}
+
+void read_xlm_roberta_xl(HubConfig& config, ModelSpec& model) {
+  read_roberta_class(config, model,
+                     {.classes = "XLMRobertaXL",
+                      .norms_first = true,
+                      .intermediate = 10240,
+                      .positions = 514,
+                      .types = 1});
+}
+
+void read_data2vec_text(HubConfig& config, ModelSpec& model) {
+  read_roberta_class(config, model, {.classes = "Data2VecText", .prefix = "data2vec_text."});
 }
 
 void read_camembert(HubConfig& config, ModelSpec& model) {
-  read_roberta_class(config, model, "Camembert", true);
+  read_roberta_class(config, model, {.classes = "Camembert", .makes_head_first = true});
 }
 
 void read_distilbert(HubConfig& config, ModelSpec& model) {

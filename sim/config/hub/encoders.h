@@ -7,8 +7,12 @@ namespace zenflow::sim::hub {
 
 // Each throws Error(kInput) at values outside what its family may have.
 void read_bert(HubConfig& config, ModelSpec& model);
+void read_ernie(HubConfig& config, ModelSpec& model);
+void read_megatron_bert(HubConfig& config, ModelSpec& model);
 void read_roberta(HubConfig& config, ModelSpec& model);
 void read_xlm_roberta(HubConfig& config, ModelSpec& model);
+void read_xlm_roberta_xl(HubConfig& config, ModelSpec& model);
+void read_data2vec_text(HubConfig& config, ModelSpec& model);
 void read_camembert(HubConfig& config, ModelSpec& model);
 void read_distilbert(HubConfig& config, ModelSpec& model);
 void read_electra(HubConfig& config, ModelSpec& model);
