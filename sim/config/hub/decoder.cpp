@@ -460,6 +460,10 @@ class DecoderReader {
                  .window = window});
     // Values are a view of what kv_b_proj returns.
     b.keep(as_double(sizes_.heads * plain), 0);
+    // With heads as wide as their values attention takes a kernel whose result has the layout of
+    // the queries: the next product reads a copy of it.
+    const bool copies = row_.latent == Latent::kLatent && plain + rotated == values;
+    if (copies) b.keep(as_double(sizes_.heads * values), 0);
   }
 
   /// Chooses the keys that a query sees, under torch.no_grad (modeling_deepseek_v32.py).
