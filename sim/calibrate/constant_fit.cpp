@@ -498,6 +498,10 @@ ConstantFit fit_constants(const HardwareProfile& base,
     places.push_back(c);
   }
   if (!drops) return all;
+  if (kept.empty()) {
+    all.profile = base;
+    return all;
+  }
   ConstantFit rest = ConstantFitter(base, kept, groups).take();
   all.profile = std::move(rest.profile);
   for (std::size_t i = 0; i < places.size(); ++i) {

@@ -269,9 +269,7 @@ class Fitter {
     given.push_back(launch);
     TimeFit fit = fit_times(rows.times, given);
     const UnitTime call = fit.units.back();
-    // None at all is where the fit ends that would have it negative.
-    const bool is_known = call.value > 0 && call.error_by_kind <= kLargestError * call.value;
-    if (!call.identifiable || is_known) return fit;
+    if (!call.identifiable || call.error_by_kind <= kLargestError * call.value) return fit;
     for (TimedWork& one : rows.times) one.known = launch * std::exchange(one.work.back(), 0);
     fit = fit_times(rows.times, given);
     fit.units.back().samples = call.samples;
