@@ -368,7 +368,8 @@ class DecoderReader {
                  .kv_heads = sizes_.kv_heads,
                  .head_dim = sizes_.head_dim,
                  .value_dim = sizes_.head_dim,
-                 .window = choice.window});
+                 .window = choice.window,
+                 .causal = row_.causal});
     // Values are a view of the fused result, which stays as long as they do.
     if (row_.fused_qkv) b.keep(as_double(queries + keys), 0);
     // Queries that were joined from a rotated and another part are laid out anew, and so is the

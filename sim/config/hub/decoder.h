@@ -155,6 +155,7 @@ struct DecoderRow {
   std::string_view attention = "self_attn";
   std::string_view output = "o_proj";
   AttentionGate gate = AttentionGate::kNone;
+  bool causal = true;
   std::string_view feed_forward = "mlp";
   std::array<std::string_view, 4> norms = {"input_layernorm", "post_attention_layernorm", "", ""};
   std::string_view final_norm = "norm";

@@ -232,9 +232,10 @@ class T5Reader {
 
 /// What stands in the table of positions.
 enum class PositionTable : std::uint8_t {
-  kOffset,  ///< learned, two rows late: a leftover of fairseq's padding index
-  kExact,   ///< as many rows as positions
-  kNone,    ///< computed
+  kOffset,   ///< learned, two rows late: a leftover of fairseq's padding index
+  kExact,    ///< computed, but a parameter: as many rows as positions
+  kLearned,  ///< the same, and learned
+  kNone,     ///< computed
 };
 
 /// What BART's successors do differently.
@@ -244,12 +245,17 @@ struct BartFamily {
   bool norms_after = false;      ///< after the sums
   bool embedding_norms = false;  ///< of both streams
   bool final_norms = true;       ///< of both streams
-  bool classifies = false;       ///< has classes of labels and answers
+  bool classifies = false;       ///< has a class of labels
+  bool answers = false;          ///< has a class of answers
+  bool eager = false;            ///< attention is not fused, and keeps its probabilities
+  bool may_part = false;         ///< the streams' embeddings may be two, of two vocabularies
   std::int64_t labels = 2;       ///< without num_labels and id2label
   bool logits_bias = false;      ///< added to the logits, and not learnt
   bool key_bias = true;
   std::string_view activation = "gelu";
-  std::int64_t intermediate = 4096;  ///< where it is missing
+  std::int64_t intermediate = 4096;                        ///< where it is missing
+  std::int64_t max_positions = 1024;                       ///< the same
+  std::string_view language = "ForConditionalGeneration";  ///< of the class with the vocabulary
   double dropped = 0.1;
 };
 
@@ -266,17 +272,28 @@ class BartReader {
  public:
   BartReader(HubConfig& config, const BartFamily& family, ModelSpec& model)
       : config_(config), family_(family), model_(model) {
-    if (family.classifies) {
-      config.check_class(family.classes, {"Model", "ForConditionalGeneration",
-                                          "ForSequenceClassification", "ForQuestionAnswering"});
+    if (family.answers) {
+      config.check_class(family.classes, {"Model", family.language, "ForSequenceClassification",
+                                          "ForQuestionAnswering"});
+    } else if (family.classifies) {
+      config.check_class(family.classes, {"Model", family.language, "ForSequenceClassification"});
     } else {
-      config.check_class(family.classes, {"Model", "ForConditionalGeneration"});
+      config.check_class(family.classes, {"Model", family.language});
+    }
+    if (config.is({"use_prompt", false})) {
+      config.fail("use_prompt", "expected false: learnt prompts are not supported");
     }
     model_.hidden = named_size(config, "d_model", "hidden_size", kMaxHidden);
     model_.vocab = config.size({"vocab_size"}, kMaxVocab);
     model_.embedding_dim = model_.hidden;
     model_.tied_embeddings = config.is({"tie_word_embeddings", true});
-    model_.learned_positions = family.positions == PositionTable::kOffset;
+    model_.learned_positions =
+        family.positions == PositionTable::kOffset || family.positions == PositionTable::kLearned;
+    decoder_vocab_ = model_.vocab;
+    if (family.may_part) {
+      parts_ = !config.is({"share_encoder_decoder_embeddings", true});
+      decoder_vocab_ = config.positive_or({"decoder_vocab_size"}, model_.vocab, kMaxVocab);
+    }
     dropped_ = config.number_or("dropout", family.dropped);
     inner_dropped_ = config.number_or("activation_dropout", 0);
     activation_ = plain_activation(config.text_or("activation_function", family.activation));
@@ -290,9 +307,10 @@ class BartReader {
   }
 
   void read() {
-    model_.max_positions = config_.positive_or({"max_position_embeddings"}, 1024, kMaxPositions);
+    model_.max_positions =
+        config_.positive_or({"max_position_embeddings"}, family_.max_positions, kMaxPositions);
     LayerBuilder embedding("embedding", top_, model_.hidden);
-    embedding.tensor("shared.weight", {model_.vocab, model_.hidden});
+    if (!parts_) embedding.tensor("shared.weight", {model_.vocab, model_.hidden});
     for (const std::string_view stack : {"encoder", "decoder"}) embed_stream(embedding, stack);
     model_.embedding = embedding.take();
     append_layers(model_, encoder_.layers, block(encoder_));
@@ -328,8 +346,9 @@ class BartReader {
 
   void embed_stream(LayerBuilder& embedding, std::string_view stack) {
     const std::int64_t hidden = model_.hidden;
-    if (!model_.tied_embeddings) {
-      embedding.tensor(fmt::format("{}.embed_tokens.weight", stack), {model_.vocab, hidden});
+    if (!model_.tied_embeddings || parts_) {
+      embedding.tensor(fmt::format("{}.embed_tokens.weight", stack),
+                       {stack == "decoder" ? decoder_vocab_ : model_.vocab, hidden});
     }
     if (family_.positions != PositionTable::kNone) {
       const std::int64_t offset = family_.positions == PositionTable::kOffset ? 2 : 0;
@@ -410,6 +429,7 @@ class BartReader {
                  .head_dim = stack.head_dim,
                  .value_dim = stack.head_dim,
                  .causal = causal});
+    if (family_.eager) eager_scores(b, stack);
     copy_of_result(b);
     b.linear("self_attn.out_proj", hidden, hidden, true);
   }
@@ -433,8 +453,15 @@ class BartReader {
                  .value_dim = stack.head_dim,
                  .causal = false,
                  .key_tokens = heard_});
+    if (family_.eager) eager_scores(b, stack);
     copy_of_result(b);
     b.linear("encoder_attn.out_proj", hidden, hidden, true);
+  }
+
+  /// Probabilities, and where some are dropped what is left of them and the mask.
+  void eager_scores(LayerBuilder& b, const BartStack& stack) {
+    const bool drops = config_.number_or("attention_dropout", 0) > 0;
+    b.keep_pairs((drops ? 5 : 2) * as_double(stack.heads));
   }
 
   /// Whisper's queries have a layout that the result of attention takes over: the next product
@@ -460,14 +487,14 @@ class BartReader {
       head.norm(Norm::kLayer, top_ + "decoder.layer_norm", hidden);
     }
     if (config_.head() == Head::kLanguage) {
-      model_.outputs = model_.vocab;
+      model_.outputs = parts_ ? decoder_vocab_ : model_.vocab;
       model_.narrow_loss = true;
       if (model_.tied_embeddings) {
-        head.product(language, hidden, model_.vocab);
+        head.product(language, hidden, model_.outputs);
       } else {
-        head.linear(language, hidden, model_.vocab, false);
+        head.linear(language, hidden, model_.outputs, false);
       }
-      if (family_.logits_bias) head.chain(ChainKind::kResidual, as_double(model_.vocab));
+      if (family_.logits_bias) head.chain(ChainKind::kResidual, as_double(model_.outputs));
     } else if (config_.head() == Head::kSequence) {
       const bool says = config_.has("num_labels") || config_.has("id2label");
       model_.outputs = says ? config_.labels() : family_.labels;
@@ -488,6 +515,8 @@ class BartReader {
   double dropped_ = 0;
   double inner_dropped_ = 0;
   PlainActivation activation_;
+  bool parts_ = false;  ///< each stream has an embedding of its own
+  std::int64_t decoder_vocab_ = 0;
   std::int64_t heard_ = 0;  ///< tokens of the encoder's stream; 0: the training's
 };
 
@@ -499,14 +528,53 @@ constexpr BartFamily kBart{.classes = "Bart",
                            .embedding_norms = true,
                            .final_norms = false,
                            .classifies = true,
+                           .answers = true,
                            .labels = 3,
                            .logits_bias = true};
-constexpr BartFamily kMbart{
-    .classes = "MBart", .embedding_norms = true, .classifies = true, .logits_bias = true};
+constexpr BartFamily kMbart{.classes = "MBart",
+                            .embedding_norms = true,
+                            .classifies = true,
+                            .answers = true,
+                            .logits_bias = true};
 constexpr BartFamily kPegasus{
     .classes = "Pegasus", .positions = PositionTable::kExact, .logits_bias = true};
 constexpr BartFamily kM2m100{
     .classes = "M2M100", .positions = PositionTable::kNone, .activation = "relu"};
+constexpr BartFamily kMarian{.classes = "Marian",
+                             .positions = PositionTable::kExact,
+                             .norms_after = true,
+                             .final_norms = false,
+                             .may_part = true,
+                             .logits_bias = true,
+                             .language = "MTModel"};
+constexpr BartFamily kBlenderbot{.classes = "Blenderbot",
+                                 .positions = PositionTable::kLearned,
+                                 .logits_bias = true,
+                                 .intermediate = 10240,
+                                 .max_positions = 128};
+constexpr BartFamily kBlenderbotSmall{.classes = "BlenderbotSmall",
+                                      .positions = PositionTable::kLearned,
+                                      .norms_after = true,
+                                      .embedding_norms = true,
+                                      .final_norms = false,
+                                      .logits_bias = true,
+                                      .intermediate = 2048,
+                                      .max_positions = 512};
+constexpr BartFamily kPlbart{.classes = "PLBart",
+                             .norms_after = true,
+                             .embedding_norms = true,
+                             .final_norms = false,
+                             .classifies = true,
+                             .logits_bias = true,
+                             .intermediate = 3072};
+constexpr BartFamily kMvp{.classes = "Mvp",
+                          .norms_after = true,
+                          .embedding_norms = true,
+                          .final_norms = false,
+                          .classifies = true,
+                          .answers = true,
+                          .eager = true,
+                          .logits_bias = true};
 constexpr BartFamily kWhisper{
     .classes = "Whisper", .key_bias = false, .intermediate = 1536, .dropped = 0};
 
@@ -538,6 +606,26 @@ void read_pegasus(HubConfig& config, ModelSpec& model) {
 
 void read_m2m_100(HubConfig& config, ModelSpec& model) {
   BartReader(config, kM2m100, model).read();
+}
+
+void read_marian(HubConfig& config, ModelSpec& model) {
+  BartReader(config, kMarian, model).read();
+}
+
+void read_blenderbot(HubConfig& config, ModelSpec& model) {
+  BartReader(config, kBlenderbot, model).read();
+}
+
+void read_blenderbot_small(HubConfig& config, ModelSpec& model) {
+  BartReader(config, kBlenderbotSmall, model).read();
+}
+
+void read_plbart(HubConfig& config, ModelSpec& model) {
+  BartReader(config, kPlbart, model).read();
+}
+
+void read_mvp(HubConfig& config, ModelSpec& model) {
+  BartReader(config, kMvp, model).read();
 }
 
 void read_whisper(HubConfig& config, ModelSpec& model) {

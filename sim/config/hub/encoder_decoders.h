@@ -15,6 +15,11 @@ void read_bart(HubConfig& config, ModelSpec& model);
 void read_mbart(HubConfig& config, ModelSpec& model);
 void read_pegasus(HubConfig& config, ModelSpec& model);
 void read_m2m_100(HubConfig& config, ModelSpec& model);
+void read_marian(HubConfig& config, ModelSpec& model);
+void read_blenderbot(HubConfig& config, ModelSpec& model);
+void read_blenderbot_small(HubConfig& config, ModelSpec& model);
+void read_plbart(HubConfig& config, ModelSpec& model);
+void read_mvp(HubConfig& config, ModelSpec& model);
 void read_whisper(HubConfig& config, ModelSpec& model);
 
 }  // namespace zenflow::sim::hub

@@ -163,6 +163,21 @@ constexpr BlockNames kXlmRobertaXlBlock{
     .down = "output.dense",
     .mlp_norm = "LayerNorm",
     .drops_mlp = false};
+/// RoBERTa-PreLayerNorm's: the norm before the MLP stands in its first part.
+constexpr BlockNames kPreLayerNormBlock{
+    .qkv = {"attention.self.query", "attention.self.key", "attention.self.value"},
+    .output = "attention.output.dense",
+    .attention_norm = "attention.LayerNorm",
+    .up = "intermediate.dense",
+    .down = "output.dense",
+    .mlp_norm = "intermediate.LayerNorm"};
+constexpr BlockNames kEsmBlock{
+    .qkv = {"attention.self.query", "attention.self.key", "attention.self.value"},
+    .output = "attention.output.dense",
+    .attention_norm = "attention.LayerNorm",
+    .up = "intermediate.dense",
+    .down = "output.dense",
+    .mlp_norm = "LayerNorm"};
 constexpr BlockNames kDebertaBlock{
     .qkv = {"attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"},
     .output = "attention.output.dense",
@@ -233,6 +248,7 @@ struct MaskedHead {
   std::string_view norm;
   std::string_view decoder;
   std::string_view bias = {};  ///< of the vocabulary, if the decoder's own is tied to it
+  bool decoder_bias = true;    ///< the decoder has its own, if it is not tied
 };
 
 void masked_head(LayerBuilder& head, ModelSpec& model, const EncoderSizes& sizes,
@@ -246,7 +262,7 @@ void masked_head(LayerBuilder& head, ModelSpec& model, const EncoderSizes& sizes
   model.narrow_loss = true;
   if (!names.bias.empty()) head.tensor(names.bias, {model.vocab});
   if (!model.tied_embeddings) {
-    head.linear(names.decoder, width, model.vocab, true);
+    head.linear(names.decoder, width, model.vocab, names.decoder_bias);
     return;
   }
   head.product(names.decoder, width, model.vocab);
@@ -349,7 +365,9 @@ struct RobertaFamily {
   std::string_view classes;
   std::string_view prefix = "roberta.";
   bool makes_head_first = false;  ///< a class with a head to the vocabulary, before the model
-  bool norms_first = false;       ///< XLM-RoBERTa-XL's block, with a norm after the last one
+  const BlockNames* norms_first = nullptr;  ///< a block that has its norms first
+  std::string_view final_norm = {};         ///< after its last one
+  bool embedding_norm = true;
   std::int64_t intermediate = 3072;
   std::int64_t positions = 512;
   std::int64_t types = 2;
@@ -368,22 +386,20 @@ void read_roberta_class(HubConfig& config, ModelSpec& model, const RobertaFamily
   text_embedding(model, sizes, top,
                  {.position_rows = rows,
                   .type_rows = config.positive_or({"type_vocab_size"}, family.types, kMaxTypes),
-                  .norm = family.norms_first ? "" : "embeddings.LayerNorm"});
+                  .norm = family.embedding_norm ? "embeddings.LayerNorm" : ""});
   if (family.makes_head_first && config.head() == Head::kLanguage && model.tied_embeddings) {
     // PyTorch calls a shared tensor by the first of its names.
     model.embedding.tensors.front().name = "lm_head.decoder.weight";
   }
   LayerBuilder block("block", top + "encoder.layer.{}.", sizes.hidden);
-  if (family.norms_first) {
-    pre_norm_block(block, model, sizes, kXlmRobertaXlBlock);
+  if (family.norms_first != nullptr) {
+    pre_norm_block(block, model, sizes, *family.norms_first);
   } else {
     post_norm_block(block, model, sizes, kBertBlock);
   }
   append_layers(model, sizes.layers, block.take());
   text_heads(config, model, sizes, top,
-             {.masked = kRobertaMasked,
-              .pooler = "pooler.dense",
-              .final_norm = family.norms_first ? "encoder.LayerNorm" : ""});
+             {.masked = kRobertaMasked, .pooler = "pooler.dense", .final_norm = family.final_norm});
 }
 
 /// Megatron's attention is not fused: its probabilities are kept, and where it drops some, what is
@@ -790,7 +806,9 @@ void read_xlm_roberta(HubConfig& config, ModelSpec& model) {
 void read_xlm_roberta_xl(HubConfig& config, ModelSpec& model) {
   read_roberta_class(config, model,
                      {.classes = "XLMRobertaXL",
-                      .norms_first = true,
+                      .norms_first = &kXlmRobertaXlBlock,
+                      .final_norm = "encoder.LayerNorm",
+                      .embedding_norm = false,
                       .intermediate = 10240,
                       .positions = 514,
                       .types = 1});
@@ -798,6 +816,77 @@ void read_xlm_roberta_xl(HubConfig& config, ModelSpec& model) {
 
 void read_data2vec_text(HubConfig& config, ModelSpec& model) {
   read_roberta_class(config, model, {.classes = "Data2VecText", .prefix = "data2vec_text."});
+}
+
+void read_roberta_prelayernorm(HubConfig& config, ModelSpec& model) {
+  read_roberta_class(config, model,
+                     {.classes = "RobertaPreLayerNorm",
+                      .prefix = "roberta_prelayernorm.",
+                      .norms_first = &kPreLayerNormBlock,
+                      .final_norm = "LayerNorm"});
+}
+
+void read_esm(HubConfig& config, ModelSpec& model) {
+  config.check_class(
+      "Esm", {"Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"});
+  if (config.is({"is_folding_model", false})) {
+    config.fail("is_folding_model", "expected false: ESMFold is not supported");
+  }
+  EncoderSizes sizes = read_text_sizes(config, model, 3072, 1026);
+  sizes.act = {ChainKind::kNewGelu, 4};  // written out: whatever the file says
+  sizes.causal = read_is_decoder(config);
+  const bool rotates = config.text_or("position_embedding_type", "absolute") == "rotary";
+  const std::int64_t hidden = sizes.hidden;
+  const std::int64_t rows = rotates ? 0 : model.max_positions;
+  if (!rotates) {
+    model.max_positions =
+        positions_after(config, rows, config.size_or({"pad_token_id"}, 0, kMaxVocab));
+  }
+  const std::string top = encoder_prefix(config, "esm.");
+  EncoderSizes whole = sizes;
+  whole.dropped = 0;  // the embedding drops nothing
+  text_embedding(
+      model, whole, top,
+      {.position_rows = rows,
+       .norm = config.is({"emb_layer_norm_before", false}) ? "embeddings.layer_norm" : ""});
+  LayerBuilder block("block", top + "encoder.layer.{}.", hidden);
+  pre_norm_block(block, model, sizes, kEsmBlock);
+  if (rotates) {
+    block.chain(ChainKind::kRotary, as_double(hidden));
+    block.chain(ChainKind::kRotary, as_double(hidden));
+  }
+  append_layers(model, sizes.layers, block.take());
+  text_heads(
+      config, model, sizes, top,
+      {.masked = {"lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias", false},
+       .pooler = "pooler.dense",
+       .final_norm = "encoder.emb_layer_norm_after"});
+  // Of contacts between residues: nothing but predict_contacts runs it.
+  add_pooled(model, top + "contact_head.regression", sizes.layers * model.heads, 1);
+}
+
+/// A Llama that sees both sides.
+void read_eurobert(HubConfig& config, ModelSpec& model) {
+  config.check_class(
+      "EuroBert", {"Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"});
+  DecoderRow row = *find_decoder_row("llama");
+  row.causal = false;
+  row.head_bias = row.mlp_bias;
+  const std::string top = encoder_prefix(config, "model.");
+  if (config.head() == Head::kNone || config.head() == Head::kLanguage) {
+    read_decoder(config, row, top, model);
+    return;
+  }
+  HubConfig body(config.map(), Head::kNone);
+  read_decoder(body, row, top, model);
+  LayerBuilder head("", "", model.hidden);
+  if (config.head() == Head::kSequence) {
+    pooled_linear(head, "dense", model.hidden, model.hidden);
+    sequence_head(config, model, head, "classifier", model.hidden);
+  } else {
+    token_head(config, model, head, "classifier", model.hidden);
+  }
+  append_part(model.head, head.take());
 }
 
 void read_camembert(HubConfig& config, ModelSpec& model) {

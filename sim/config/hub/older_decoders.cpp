@@ -229,6 +229,64 @@ void read_side_by_side(HubConfig& config, ModelSpec& model, bool fused) {
   older_head(config, model, Norm::kLayer, top + "ln_f", true);
 }
 
+/// What the decoders of fairseq, BioGPT and XGLM, are called in their files and tensors.
+struct FairseqNames {
+  Names hidden;
+  Names layers;
+  Names heads;
+  std::string_view intermediate;
+  std::string_view activation;
+  std::string_view dropout;
+  std::string_view prefix;
+  std::string_view head;  ///< the projection to the vocabulary
+};
+
+/// `position_rows`: of the learnt table, 0: computed. `pair_bytes`: as of
+/// LayerBuilder::keep_pairs, for each head.
+void read_fairseq(HubConfig& config, ModelSpec& model, const FairseqNames& names,
+                  std::int64_t position_rows, double pair_bytes) {
+  const std::int64_t layers =
+      read_older_sizes(config, model, names.hidden, names.layers, names.heads);
+  model.intermediate = config.positive_or({names.intermediate}, 4096, kMaxIntermediate);
+  model.tied_embeddings = config.is(kTiedUnlessFalse);
+  const PlainActivation act = plain_activation(config.text_or(names.activation, "gelu"));
+  const double dropped = config.number_or(names.dropout, 0.1);
+  const double inner_dropped = config.number_or("activation_dropout", 0);
+  const std::int64_t hidden = model.hidden;
+  const std::string top = older_prefix(config, names.prefix);
+
+  LayerBuilder embedding("embedding", top, hidden);
+  embedding.tensor("embed_tokens.weight", {model.vocab, hidden});
+  embedding.chain(ChainKind::kEmbedding, as_double(hidden));
+  if (position_rows > 0) embedding.tensor("embed_positions.weight", {position_rows, hidden});
+  embedding.residual();
+  drop(embedding, dropped, hidden);
+  model.embedding = embedding.take();
+
+  LayerBuilder block("block", top + "layers.{}.", hidden);
+  block.norm(Norm::kLayer, "self_attn_layer_norm", hidden);
+  for (const std::string_view name : {"k_proj", "v_proj", "q_proj"}) {
+    block.linear(fmt::format("self_attn.{}", name), hidden, hidden, true);
+  }
+  block.attention(older_attention(model));
+  block.keep_pairs(pair_bytes * as_double(model.heads));
+  block.linear("self_attn.out_proj", hidden, hidden, true);
+  drop_and_add(block, dropped, hidden);
+  block.norm(Norm::kLayer, "final_layer_norm", hidden);
+  block.linear("fc1", hidden, model.intermediate, true);
+  block.activation(act.kind, as_double(model.intermediate), act.kept);
+  drop(block, inner_dropped, model.intermediate);
+  block.linear("fc2", model.intermediate, hidden, true);
+  drop_and_add(block, dropped, hidden);
+  append_layers(model, layers, block.take());
+
+  older_head(config, model, Norm::kLayer, top + "layer_norm");
+  if (config.head() != Head::kLanguage) return;
+  for (Tensor& tensor : model.head.tensors) {
+    if (tensor.name == "lm_head.weight") tensor.name = fmt::format("{}.weight", names.head);
+  }
+}
+
 }  // namespace
 
 void read_gpt2(HubConfig& config, ModelSpec& model) {
@@ -331,6 +389,78 @@ void read_opt(HubConfig& config, ModelSpec& model) {
   }
   if (is_projected) head.linear(top + "project_out", hidden, model.embedding_dim, false);
   add_head(config, model, head, model.embedding_dim);
+  model.head = head.take();
+}
+
+void read_biogpt(HubConfig& config, ModelSpec& model) {
+  config.check_class(
+      "BioGpt", {"Model", "ForCausalLM", "ForSequenceClassification", "ForTokenClassification"});
+  constexpr std::int64_t kPositionOffset = 2;  // as OPT's
+  model.max_positions = config.positive_or({"max_position_embeddings"}, 1024, kMaxPositions);
+  model.learned_positions = true;
+  read_fairseq(config, model,
+               {.hidden = {"hidden_size"},
+                .layers = {"num_hidden_layers"},
+                .heads = {"num_attention_heads"},
+                .intermediate = "intermediate_size",
+                .activation = "hidden_act",
+                .dropout = "hidden_dropout_prob",
+                .prefix = "biogpt.",
+                .head = "output_projection"},
+               model.max_positions + kPositionOffset, 0);
+}
+
+void read_xglm(HubConfig& config, ModelSpec& model) {
+  config.check_class("XGLM", {"Model", "ForCausalLM"});
+  if (config.is({"add_cross_attention", false})) {
+    config.fail("add_cross_attention", "expected false: cross-attention is not supported");
+  }
+  model.max_positions = config.positive_or({"max_position_embeddings"}, 2048, kMaxPositions);
+  // Not fused: scores are kept to be bounded, then as probabilities, and as what dropout leaves.
+  const bool drops = config.number_or("attention_dropout", 0.1) > 0;
+  read_fairseq(config, model,
+               {.hidden = {"d_model", "hidden_size"},
+                .layers = {"num_layers", "num_hidden_layers"},
+                .heads = {"attention_heads", "num_attention_heads"},
+                .intermediate = "ffn_dim",
+                .activation = "activation_function",
+                .dropout = "dropout",
+                .prefix = "model.",
+                .head = "lm_head"},
+               0, drops ? 7 : 4);
+}
+
+void read_openai_gpt(HubConfig& config, ModelSpec& model) {
+  config.check_class("OpenAIGPT", {"Model", "LMHeadModel", "ForSequenceClassification"});
+  const std::int64_t layers = read_gpt_sizes(config, model);
+  model.intermediate = 4 * model.hidden;
+  model.max_positions =
+      config.positive_or({"n_positions", "max_position_embeddings"}, 512, kMaxPositions);
+  model.tied_embeddings = config.is(kTiedUnlessFalse);
+  const std::string named = config.text_or("afn", "gelu");
+  const PlainActivation act = plain_activation(named == "gelu" ? "gelu_new" : named);
+  const double dropped = config.number_or("resid_pdrop", 0.1);
+  const std::int64_t hidden = model.hidden;
+  const std::string top = older_prefix(config, "transformer.");
+  older_embedding(model, top, "tokens_embed", "positions_embed",
+                  config.number_or("embd_pdrop", 0.1));
+
+  LayerBuilder block("block", top + "h.{}.", hidden);
+  block.conv1d("attn.c_attn", hidden, 3 * hidden);
+  block.attention(older_attention(model));
+  block.keep_pairs((config.number_or("attn_pdrop", 0.1) > 0 ? 5 : 2) * as_double(model.heads));
+  block.conv1d("attn.c_proj", hidden, hidden);
+  drop_and_add(block, dropped, hidden);
+  block.norm(Norm::kLayer, "ln_1", hidden);
+  block.conv1d("mlp.c_fc", hidden, model.intermediate);
+  block.activation(act.kind, as_double(model.intermediate), act.kept);
+  block.conv1d("mlp.c_proj", model.intermediate, hidden);
+  drop_and_add(block, dropped, hidden);
+  block.norm(Norm::kLayer, "ln_2", hidden);
+  append_layers(model, layers, block.take());
+
+  LayerBuilder head("head", "", hidden);
+  add_head(config, model, head, hidden);
   model.head = head.take();
 }
 

@@ -8,6 +8,9 @@ namespace zenflow::sim::hub {
 // Each throws Error(kInput) at values outside what its family may have.
 void read_gpt2(HubConfig& config, ModelSpec& model);
 void read_opt(HubConfig& config, ModelSpec& model);
+void read_biogpt(HubConfig& config, ModelSpec& model);
+void read_xglm(HubConfig& config, ModelSpec& model);
+void read_openai_gpt(HubConfig& config, ModelSpec& model);
 void read_bloom(HubConfig& config, ModelSpec& model);
 void read_falcon(HubConfig& config, ModelSpec& model);
 void read_gpt_neox(HubConfig& config, ModelSpec& model);
