@@ -496,6 +496,7 @@ TEST_F(TuneTrace, TakesWhatALogPrintsOfItsSettings) {
   EXPECT_THAT(
       other.out,
       HasSubstr("why there are 4 GPUs (settings that the log prints), where --gpus says 2"));
+  EXPECT_THAT(other.out, Not(HasSubstr("in the recording")));  // as calibrate fit says it
   // What it measured is not of the job that is simulated.
   EXPECT_THAT(other.err, HasSubstr("nothing is compared with it"));
   EXPECT_FALSE(summary()["baseline"].contains("measured_step_time_ms"));

@@ -12,6 +12,7 @@
 #include "sim/calibrate/trace/trace_fit.h"
 #include "sim/calibrate/trace/trace_fit_json.h"
 #include "sim/calibrate/trace/trace_fit_text.h"
+#include "sim/calibrate/trace/trace_work.h"
 #include "sim/calibrate/trace/traced_job.h"
 #include "sim/calibrate/trace/traced_scenario.h"
 #include "sim/job_files/job_facts.h"
@@ -103,7 +104,13 @@ int foreign_fit(const FitOptions& options) {
   const Setting setting = setting_of(options, traces);
   sim::TraceFitInput input{sim::read_hardware_profile(setting.hardware), {}, import.rules};
   for (std::size_t i = 0; i < traces.size(); ++i) {
-    input.traces.push_back({options.traces[i], &traces[i], setting.job ? &*setting.job : nullptr});
+    sim::FitTrace& one = input.traces.emplace_back(sim::FitTrace{options.traces[i], &traces[i]});
+    if (!setting.job) continue;
+    one.job = &*setting.job;
+    if (sim::is_simulated(traces[i].timeline)) continue;
+    for (const std::string& text : sim::differences(sim::traced_job({&traces[i]}), *one.job)) {
+      one.remarks.push_back(text + ": what is fitted to it may be wrong");
+    }
   }
   const sim::TraceFit fit = sim::fit_traces(input);
   if (!options.output.empty()) {

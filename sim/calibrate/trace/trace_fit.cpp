@@ -289,14 +289,10 @@ TraceBaseline trace_baseline(const FitTrace& one, const TraceRules& rules) {
 
 namespace {
 
-void remark_another_job(const FitTrace& one, const HardwareProfile& base, TraceBaseline& baseline) {
+void remark_another_device(const FitTrace& one, const HardwareProfile& base,
+                           TraceBaseline& baseline) {
   if (is_simulated(one.trace->timeline)) return;
-  const TracedJob traced = traced_job({one.trace});
-  std::vector<std::string> found = differences(traced, base);
-  if (one.job != nullptr) {
-    for (std::string& text : differences(traced, *one.job)) found.push_back(std::move(text));
-  }
-  for (const std::string& text : found) {
+  for (const std::string& text : differences(traced_job({one.trace}), base)) {
     baseline.remarks.push_back(text + ": what is fitted to it may be wrong");
   }
 }
@@ -368,7 +364,8 @@ TraceFit fit_traces(const TraceFitInput& input) {
   for (const FitTrace& one : input.traces) {
     fit.baselines.push_back(trace_baseline(one, input.rules));
     fit.baselines.back().remarks = import_remarks(one.name, *one.trace);
-    remark_another_job(one, input.base, fit.baselines.back());
+    remark_another_device(one, input.base, fit.baselines.back());
+    for (const std::string& text : one.remarks) fit.baselines.back().remarks.push_back(text);
     works.push_back(work_of(one, input, fit.baselines.back().launch));
   }
   std::vector<bool> tells;

@@ -23,6 +23,7 @@ struct FitTrace {
   /// What was trained how; nullptr: not known, and what needs it is not fitted. Its hardware is not
   /// looked at.
   const Job* job = nullptr;
+  std::vector<std::string> remarks{};  ///< what its caller has to say of it, a sentence each
 };
 
 struct TraceFitInput {
