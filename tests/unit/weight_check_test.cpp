@@ -239,6 +239,22 @@ TEST(WeightCheck, PassesOtherNamesOfTheSameTensors) {
   EXPECT_NO_THROW(hub::check_weights(model, files, {"w.safetensors", "config.json", 0}));
 }
 
+// EXAONE's, as its repository calls them. A second table of that shape is a copy of the first.
+TEST(WeightCheck, KnowsTheTableOfTokensByAnotherName) {
+  for (const std::string& config : {llama(), llama(R"(, "tie_word_embeddings": true)")}) {
+    Tensors tensors = tensors_of(config);
+    rename(tensors, "model.embed_tokens.", "transformer.wte.");
+    rename(tensors, "model.layers.", "transformer.h.");
+    EXPECT_EQ(said_of(config, tensors), "");
+    find(tensors, "transformer.wte.weight").shape = {101, 64};
+    EXPECT_THAT(said_of(config, tensors),
+                HasSubstr("\"model.embed_tokens.weight\" [100, 64] is missing"));
+    drop(tensors, "transformer.wte.weight");
+    EXPECT_THAT(said_of(config, tensors),
+                HasSubstr("\"model.embed_tokens.weight\" [100, 64] is missing"));
+  }
+}
+
 // Of layers that predict further tokens, as DeepSeek-V3's.
 TEST(WeightCheck, PassesLayersThatAreNotLoaded) {
   Tensors tensors = tensors_of(llama());

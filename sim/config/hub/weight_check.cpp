@@ -56,6 +56,10 @@ bool is_table(std::string_view name) {
          has_component(name, std::array<std::string_view, 2>{"shared", "wte"});
 }
 
+bool is_token_table(std::string_view name) {
+  return is_table(name) && name.find("position") == std::string_view::npos;
+}
+
 struct Wanted : LoneTensor {};
 
 struct Found : LoneTensor {
@@ -150,11 +154,14 @@ class Check {
     }
   }
 
-  /// What may be left must not stand in for what is missing unless it is called so.
+  /// What may be left must not stand in for what is missing unless it is called so, or both are
+  /// the tokens' table.
   [[nodiscard]] static bool is_asked_for(const Found& found, const Group& group) {
     return group.wanted.size() <= kMost &&
            std::any_of(group.wanted.begin(), group.wanted.end(), [&found](const LoneTensor* one) {
-             return same_shape(*one, found) && likeness(one->name, found.name) >= kAlike;
+             return same_shape(*one, found) &&
+                    (likeness(one->name, found.name) >= kAlike ||
+                     (is_token_table(one->name) && is_token_table(found.name)));
            });
   }
 
