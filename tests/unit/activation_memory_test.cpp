@@ -74,6 +74,10 @@ TEST(ActivationMemory, OfLogitsThatAreNotCast) {
     EXPECT_EQ(wide.logits_backward.value(), 128 * 1000 * 8) << model.type;
     EXPECT_LT(narrow.logits_forward.value(), 128 * 1000 * 4) << model.type;
   }
+  const ModelSpec decoder = model_of(R"({"model_type": "bert", "is_decoder": true,
+      "architectures": ["BertLMHeadModel"], "hidden_size": 32, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 1000})");
+  EXPECT_EQ(activation_memory(decoder, training(false)).logits_backward.value(), 128 * 1000 * 8);
 }
 
 // Mistral 7B of 4,096 tokens beside 4,095: 29,670 and 26,979 MB by the tensors that autograd saves.

@@ -259,7 +259,7 @@ void masked_head(LayerBuilder& head, ModelSpec& model, const EncoderSizes& sizes
   head.activation(sizes.act.kind, as_double(width), sizes.act.kept - 1);
   head.norm(Norm::kLayer, names.norm, width);
   model.outputs = model.vocab;
-  model.narrow_loss = true;
+  model.narrow_loss = !sizes.causal;  // decoders' classes cast them
   if (!names.bias.empty()) head.tensor(names.bias, {model.vocab});
   if (!model.tied_embeddings) {
     head.linear(names.decoder, width, model.vocab, names.decoder_bias);
